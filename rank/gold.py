@@ -1,0 +1,272 @@
+"""The reference (gold): scores of items or winners of pairs, and its alignment with a tally."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from rank.columns import describe_rows, finite_numbers, id_strings, list_some
+from rank.exceptions import InputError
+from rank.tally import CONTEXT_COLUMNS, Tally, combine_codes
+
+#: Codes of `PairGold.winner`.
+GOLD_I, GOLD_J, GOLD_TIE, NO_GOLD = 0, 1, 2, -1
+
+
+@dataclass(frozen=True)
+class PairGold:
+    """Gold aligned with the pairs of one tally.
+
+    Attributes
+    ----------
+    winner : ndarray of int8, shape (P,)
+        0 = item i is better, 1 = item j is better, 2 = tie, -1 = no gold for this pair.
+    gap : ndarray of float, shape (P,)
+        ``|score_i - score_j|`` (or the stated gap of pair gold), in gold's own unit; NaN where unknown.
+    score_i, score_j : ndarray of float, shape (P,)
+        Item scores in the pair's context; NaN where unknown and with pair gold.
+    """
+
+    winner: np.ndarray
+    gap: np.ndarray
+    score_i: np.ndarray
+    score_j: np.ndarray
+
+    def rows(self, mask: np.ndarray) -> PairGold:
+        """Return the gold of the chosen pair rows."""
+        return PairGold(self.winner[mask], self.gap[mask], self.score_i[mask], self.score_j[mask])
+
+
+@dataclass(frozen=True)
+class Gold:
+    """Checked gold.
+
+    Attributes
+    ----------
+    kind : {"items", "pairs"}
+        Scores of items, or winners of pairs.
+    frame : DataFrame
+        ``item, score`` or ``item_a, item_b, winner, gap``, with ``dataset`` and ``context`` where the
+        input had them; ids are strings, scores and gaps floats.
+    context_columns : tuple of str
+        Which of ``dataset``, ``context`` the gold distinguishes.
+    """
+
+    kind: str
+    frame: pd.DataFrame
+    context_columns: tuple[str, ...]
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether pairs have gaps (always with item gold)."""
+        return self.kind == "items" or bool(self.frame["gap"].notna().any())
+
+    def scores(self, tally: Tally, context: np.ndarray, item: np.ndarray) -> np.ndarray:
+        """Return the gold scores of items in contexts, given as codes of the tally; NaN where unknown."""
+        if self.kind != "items":
+            return np.full(np.broadcast(context, item).shape, np.nan)
+        return self._lookup(tally, ["item"], context, (item,), self.frame["score"].to_numpy(dtype=float))
+
+    def item_scores(self, tally: Tally) -> np.ndarray:
+        """Return one score per item, shape (N,): averaged over the contexts in which the item was judged.
+
+        NaN for items without gold and for items that the tally never shows.
+        """
+        n = len(tally.items)
+        key = np.unique(
+            combine_codes(
+                (np.concatenate([tally.context] * 2), len(tally.contexts)),
+                (np.concatenate([tally.item_i, tally.item_j]), n),
+            )
+        )
+        context, item = np.divmod(key, max(n, 1))
+        score = self.scores(tally, context, item)
+        known = ~np.isnan(score)
+        total = np.bincount(item[known], weights=score[known], minlength=n)
+        count = np.bincount(item[known], minlength=n)
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+    def align(self, tally: Tally) -> PairGold:
+        """Return the gold of every pair of a tally.
+
+        Raises
+        ------
+        InputError
+            When gold distinguishes datasets or contexts that the tally does not have, or when no pair
+            of the tally has gold.
+        """
+        if self.kind == "items":
+            score_i = self.scores(tally, tally.context, tally.item_i)
+            score_j = self.scores(tally, tally.context, tally.item_j)
+            winner = np.select([score_i > score_j, score_j > score_i, score_i == score_j], [0, 1, 2], -1)
+            gold = PairGold(winner.astype(np.int8), np.abs(score_i - score_j), score_i, score_j)
+        else:
+            nan = np.full(tally.n_pairs, np.nan)
+            a, b = self.frame["item_a"].to_numpy(), self.frame["item_b"].to_numpy()
+            stated = self.frame["winner"].to_numpy()
+            low_wins = np.where(stated == "tie", 2, np.where(stated == np.where(a < b, a, b), 0, 1))
+            items = (tally.item_i, tally.item_j)
+            code = self._lookup(tally, ["low", "high"], tally.context, items, low_wins.astype(float))
+            gap = self._lookup(tally, ["low", "high"], tally.context, items, self.frame["gap"].to_numpy(dtype=float))
+            gold = PairGold(np.where(np.isnan(code), -1, code).astype(np.int8), gap, nan, nan)
+        if tally.n_pairs and (gold.winner == NO_GOLD).all():
+            raise InputError(
+                f"gold covers none of the {tally.n_pairs} judged pairs: the ids of gold "
+                f"({list_some(self._gold_ids())}) and of the verdicts ({list_some(tally.items)}) must be the same strings"
+            )
+        return gold
+
+    def coverage_notes(self, tally: Tally) -> tuple[str, ...]:
+        """Return sentences that list judged items without gold and gold items that were never judged."""
+        judged = set(tally.items[np.unique(np.concatenate([tally.item_i, tally.item_j]))])
+        known = set(self._gold_ids())
+        notes = []
+        if missing := sorted(judged - known):
+            notes.append(
+                f"{len(missing)} judged item(s) have no gold; their pairs are excluded from everything that "
+                f"needs gold: {list_some(missing)}"
+            )
+        if unused := sorted(known - judged):
+            notes.append(f"{len(unused)} gold item(s) are in no verdict and are not used: {list_some(unused)}")
+        return tuple(notes)
+
+    def _gold_ids(self) -> np.ndarray:
+        columns = ["item"] if self.kind == "items" else ["item_a", "item_b"]
+        return pd.unique(pd.concat([self.frame[column] for column in columns]))
+
+    def _lookup(
+        self,
+        tally: Tally,
+        id_columns: list[str],
+        context: np.ndarray,
+        items: tuple[np.ndarray, ...],
+        values: np.ndarray,
+    ) -> np.ndarray:
+        """Look values of gold rows up by (context, item codes)."""
+        columns = _usable_context_columns(self, tally)
+        if columns:
+            keys = pd.MultiIndex.from_frame(tally.contexts[columns])
+            context_key, distinct = pd.factorize(keys)
+            gold_context = pd.MultiIndex.from_frame(self.frame[columns])
+            row_context = pd.MultiIndex.from_tuples(list(distinct), names=columns).get_indexer(gold_context)
+            n_context = len(distinct)
+        else:
+            context_key, n_context = np.zeros(len(tally.contexts), dtype=np.int64), 1
+            row_context = np.zeros(len(self.frame), dtype=np.int64)
+        index = pd.Index(tally.items)
+        if id_columns == ["item"]:
+            row_items = [index.get_indexer(self.frame["item"])]
+        else:
+            a, b = index.get_indexer(self.frame["item_a"]), index.get_indexer(self.frame["item_b"])
+            row_items = [np.minimum(a, b), np.maximum(a, b)]
+        usable = row_context >= 0
+        for codes in row_items:
+            usable &= codes >= 0
+        n = len(tally.items)
+        gold_key = combine_small(n_context, n, row_context[usable], *[codes[usable] for codes in row_items])
+        asked = combine_small(n_context, n, context_key[context], *items)
+        position = pd.Index(gold_key).get_indexer(asked)
+        found = np.append(values[usable], np.nan)
+        return found[position]
+
+
+def combine_small(n_context: int, n_items: int, context: np.ndarray, *items: np.ndarray) -> np.ndarray:
+    """Combine a context code and item codes into one comparable key (same formula for every caller)."""
+    if float(n_context) * float(max(n_items, 1)) ** len(items) >= 2**62:
+        raise InputError(f"too many contexts ({n_context}) times items ({n_items}) for one table; split it")
+    key = context.astype(np.int64)
+    for codes in items:
+        key = key * n_items + codes
+    return key
+
+
+def _usable_context_columns(gold: Gold, tally: Tally) -> list[str]:
+    """Return the context columns to match on; refuse gold that is finer than the verdicts."""
+    columns = []
+    for column in gold.context_columns:
+        if (tally.contexts[column] != "").any():
+            columns.append(column)
+        elif gold.frame[column].nunique() > 1:
+            raise InputError(
+                f"gold distinguishes {gold.frame[column].nunique()} values of '{column}' but the verdicts have no "
+                f"'{column}' column; add it to the verdicts or give gold without it"
+            )
+    return columns
+
+
+def check_gold(frame: pd.DataFrame) -> Gold:
+    """Check a gold table and return it in canonical form.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Items: ``item, score[, context][, dataset]`` (higher is better). Pairs:
+        ``item_a, item_b, winner[, gap][, context][, dataset]`` (winner an item id of the row or ``tie``).
+        Other columns are ignored.
+
+    Returns
+    -------
+    Gold
+
+    Raises
+    ------
+    InputError
+        On missing columns, empty ids, repeated items or pairs, scores that are not finite numbers,
+        or a winner that is no item of its row.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> gold = check_gold(pd.DataFrame({"item": ["a", "b"], "score": [1.5, 0.2]}))
+    >>> gold.kind
+    'items'
+    """
+    columns = set(frame.columns)
+    if {"item", "score"} <= columns:
+        kind, needed = "items", ["item", "score"]
+    elif {"item_a", "item_b", "winner"} <= columns:
+        kind, needed = "pairs", ["item_a", "item_b", "winner"]
+    else:
+        raise InputError(
+            f"gold has columns {list_some(frame.columns)}; needed are item and score (one row per item), "
+            "or item_a, item_b and winner (one row per pair)"
+        )
+    if frame.empty:
+        raise InputError("gold has a header but no rows")
+    context_columns = [column for column in CONTEXT_COLUMNS if column in columns]
+    ids = [column for column in needed if column.startswith("item")]
+    clean = pd.DataFrame({column: id_strings(frame[column], column) for column in [*ids, *context_columns]})
+    if kind == "items":
+        clean["score"] = finite_numbers(frame["score"], "score", allow_empty=False)
+        key = [*context_columns, "item"]
+        duplicated = clean.duplicated(key, keep=False)
+    else:
+        same = clean["item_a"] == clean["item_b"]
+        if same.any():
+            raise InputError(f"gold {describe_rows(same)}: item_a and item_b are the same item")
+        clean["winner"] = id_strings(frame["winner"], "winner")
+        if ((clean["item_a"] == "tie") | (clean["item_b"] == "tie")).any():
+            raise InputError("gold has an item called 'tie', which cannot be told from the label 'tie'; rename it")
+        known = clean["winner"].isin(["tie"]) | (clean["winner"] == clean["item_a"])
+        known |= clean["winner"] == clean["item_b"]
+        if not known.all():
+            raise InputError(
+                f"gold {describe_rows(~known)}: winner {list_some(clean['winner'][~known].unique())} is neither an item of "
+                "its row nor 'tie'"
+            )
+        clean["gap"] = finite_numbers(frame["gap"], "gap", allow_empty=True) if "gap" in columns else np.nan
+        if (clean["gap"] < 0).any():
+            raise InputError(f"gold {describe_rows(clean['gap'] < 0)}: a gap cannot be negative")
+        low = np.where(clean["item_a"] < clean["item_b"], clean["item_a"], clean["item_b"])
+        high = np.where(clean["item_a"] < clean["item_b"], clean["item_b"], clean["item_a"])
+        keys = clean[context_columns].assign(low=low, high=high)
+        duplicated = keys.duplicated(keep=False)
+    if duplicated.any():
+        raise InputError(
+            f"gold {describe_rows(duplicated)}: the same {'item' if kind == 'items' else 'pair'} twice "
+            f"({list_some(clean[ids[0]][duplicated].unique())}); keep one row each"
+            + ("" if context_columns else ", or add a context or dataset column that tells them apart")
+        )
+    return Gold(kind, clean.reset_index(drop=True), tuple(context_columns))

@@ -1,0 +1,510 @@
+"""The one gate: any table of verdicts becomes the canonical verdict table, or an error that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from rank.columns import describe_rows, finite_numbers, id_strings, list_some
+from rank.exceptions import InputError
+from rank.tally import CONTEXT_COLUMNS, combine_codes
+
+#: Slot-space codes of `VerdictTable.verdict`.
+FIRST, SECOND, TIE, INVALID, INCONSISTENT = range(5)
+
+#: Default grouping: every one of these columns that the table has.
+GROUP_COLUMNS = ("judge", "dataset", "format", "temperature")
+
+#: Vocabularies for the two slots, by the name that ``layout=`` takes. All are compared without case.
+SLOT_VOCABULARIES: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "slots": (frozenset({"first"}), frozenset({"second"})),
+    "models": (frozenset({"model_a", "model_1"}), frozenset({"model_b", "model_2"})),
+    "letters": (frozenset({"a"}), frozenset({"b"})),
+    "numbers": (frozenset({"1"}), frozenset({"2"})),
+    "sides": (frozenset({"left"}), frozenset({"right"})),
+}
+LAYOUTS = (*SLOT_VOCABULARIES, "items")
+
+_BOTH_BAD = frozenset({"tie (bothbad)", "tie (both_bad)", "both_bad", "bothbad", "both bad"})
+_INCONSISTENT = frozenset({"tie (inconsistent)", "inconsistent"})
+
+
+@dataclass(frozen=True)
+class VerdictTable:
+    """A checked verdict table, one row per call (criteria already merged), as codes into labels.
+
+    Attributes
+    ----------
+    groups : DataFrame, shape (G, k)
+        Labels of the groups, sorted.
+    contexts : DataFrame, shape (K, 2)
+        Columns ``dataset`` and ``context``; empty strings where the table has none.
+    items : ndarray of str, shape (N,)
+        Item ids, sorted.
+    group, context, first, second, run : ndarray of int64, shape (rows,)
+        Codes; ``first`` and ``second`` are the items in slot 1 and slot 2.
+    verdict : ndarray of int64, shape (rows,)
+        Slot space: 0 first, 1 second, 2 tie, 3 invalid, 4 inconsistent (the stated merged result of
+        both orders).
+    extras : DataFrame
+        The columns that are carried along, aligned with the rows.
+    has_context : bool
+        Whether the input had a context column.
+    ledger : mapping of str to int
+        Everything that was counted on the way in.
+    notes : tuple of str
+        Everything that was mapped or assumed, in sentences.
+    """
+
+    groups: pd.DataFrame
+    contexts: pd.DataFrame
+    items: np.ndarray
+    group: np.ndarray
+    context: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    run: np.ndarray
+    verdict: np.ndarray
+    extras: pd.DataFrame
+    has_context: bool
+    ledger: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.verdict)
+
+
+def check_verdicts(
+    frame: pd.DataFrame,
+    *,
+    by: Sequence[str] | None = None,
+    layout: str | None = None,
+    drop_exact_copies: bool = False,
+) -> VerdictTable:
+    """Check a table of verdicts and return it in canonical form.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns ``item_first``, ``item_second`` and one of ``verdict`` (slot space: first, second, tie),
+        ``winner`` (an item id of the row, or tie) or ``score_first`` with ``score_second``. Optional:
+        ``criterion``, ``judge``, ``dataset``, ``format``, ``temperature``, ``context``, ``run``; others are
+        carried along. An empty verdict is invalid (unparsed, refused) and is counted.
+    by : sequence of str, optional
+        Grouping columns. Default: every one of judge, dataset, format, temperature that is there.
+    layout : str, optional
+        Which vocabulary the verdict labels use (one of `LAYOUTS`). Default: found out where it is
+        unambiguous, and said in `VerdictTable.notes`.
+    drop_exact_copies : bool
+        Drop rows that equal an earlier row in every column, and count them. A key that repeats with
+        anything different stays an error.
+
+    Returns
+    -------
+    VerdictTable
+
+    Raises
+    ------
+    InputError
+        On missing columns, empty or equal ids, unknown labels, disagreeing ``verdict`` and ``winner``,
+        and repeated keys; the sentence names rows, values and the way out.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"item_first": ["a", "b"], "item_second": ["b", "a"], "verdict": ["first", "second"]})
+    >>> table = check_verdicts(rows)
+    >>> len(table), table.ledger["n_invalid"]
+    (2, 0)
+    """
+    _check_columns(frame, by, layout)
+    ledger: dict[str, int] = {"n_rows": len(frame)}
+    notes: list[str] = []
+    frame = frame.reset_index(drop=True)
+    if drop_exact_copies:
+        copies = frame.duplicated()
+        ledger["n_exact_copies_dropped"] = int(copies.sum())
+        if copies.any():
+            notes.append(f"{int(copies.sum())} exact copies of earlier rows were dropped")
+            frame = frame[~copies].reset_index(drop=True)
+
+    first, second, items = _item_codes(frame)
+    same = first == second
+    if same.any():
+        where = int(np.flatnonzero(same)[0])
+        raise InputError(
+            f"{describe_rows(same)}: item_first and item_second are the same item ('{items[first[where]]}'); "
+            "an item cannot be compared with itself"
+        )
+    notes += _near_identical(items)
+
+    if by is None:
+        by = [column for column in GROUP_COLUMNS if column in frame.columns]
+    group, groups = _label_codes(frame, list(by))
+    context_columns = [column for column in CONTEXT_COLUMNS if column in frame.columns]
+    context, contexts = _label_codes(frame, context_columns)
+    for column in CONTEXT_COLUMNS:
+        if column not in contexts:
+            contexts[column] = ""
+    contexts = contexts[CONTEXT_COLUMNS]
+    has_context = "context" in frame.columns
+    run, runs = _label_codes(frame, ["run"] if "run" in frame.columns else [])
+
+    verdict = _read_verdict(frame, first, second, items, layout, ledger, notes)
+    parts = [(group, len(groups)), (context, len(contexts)), (first, len(items)), (second, len(items)), (run, len(runs))]
+    extras = frame[[c for c in frame.columns if c not in _KNOWN and c not in by]]
+    if "criterion" in frame.columns:
+        criterion, criteria = _label_codes(frame, ["criterion"])
+        _refuse_repeated_keys(frame, [*parts, (criterion, len(criteria))], verdict, list(by))
+        keep, verdict, n_splits = _merge_criteria(combine_codes(*parts), verdict)
+        group, context, first, second, run = (a[keep] for a in (group, context, first, second, run))
+        extras = extras.iloc[keep].reset_index(drop=True)
+        ledger["n_criteria_merged"] = len(frame) - len(keep)
+        ledger["n_criteria_splits"] = n_splits
+        notes.append(
+            f"{len(frame)} rows of single criteria were merged into {len(keep)} verdicts by majority; "
+            f"{n_splits} even split(s) count as ties"
+        )
+    else:
+        _refuse_repeated_keys(frame, parts, verdict, list(by))
+
+    ledger["n_invalid"] = int((verdict == INVALID).sum())
+    table = VerdictTable(
+        groups=groups,
+        contexts=contexts,
+        items=items,
+        group=group,
+        context=context,
+        first=first,
+        second=second,
+        run=run,
+        verdict=verdict,
+        extras=extras,
+        has_context=has_context,
+        ledger=ledger,
+        notes=tuple(notes),
+    )
+    return _expand_merged(table) if (verdict == INCONSISTENT).any() else table
+
+
+_KNOWN = frozenset(
+    {"item_first", "item_second", "verdict", "winner", "score_first", "score_second", "criterion", "run"}
+    | set(GROUP_COLUMNS)
+    | set(CONTEXT_COLUMNS)
+)
+
+
+def _check_columns(frame: pd.DataFrame, by: Sequence[str] | None, layout: str | None) -> None:
+    """Refuse a table whose columns cannot be a verdict table."""
+    columns = list(frame.columns)
+    if layout is not None and layout not in LAYOUTS:
+        raise InputError(f"layout '{layout}' is unknown; choose one of {', '.join(LAYOUTS)}")
+    duplicated = sorted({str(c) for c in columns if columns.count(c) > 1})
+    if duplicated:
+        raise InputError(f"column name(s) {list_some(duplicated)} occur twice; every column needs its own name")
+    missing = [column for column in ("item_first", "item_second") if column not in columns]
+    has_scores = {"score_first", "score_second"} <= set(columns)
+    if missing or not ({"verdict", "winner"} & set(columns) or has_scores):
+        what = [*missing] + ([] if {"verdict", "winner"} & set(columns) or has_scores else ["verdict (or winner)"])
+        raise InputError(
+            f"missing column(s) {', '.join(what)}; found {list_some(columns)}. A verdict table needs item_first, "
+            "item_second and one of verdict (first, second, tie), winner (an item id or tie), or score_first with score_second"
+        )
+    if frame.empty:
+        raise InputError("the verdict table has a header but no rows")
+    for column in by or ():
+        if column not in columns:
+            raise InputError(f"--by {column}: there is no such column; the table has {list_some(columns, 12)}")
+        if column in {"item_first", "item_second", "verdict", "winner", "run", "context", "criterion"}:
+            raise InputError(f"--by {column}: this column cannot be a grouping; group by judge, dataset, format or the like")
+
+
+def _label_codes(frame: pd.DataFrame, columns: list[str]) -> tuple[np.ndarray, pd.DataFrame]:
+    """Return codes (rows,) and the sorted distinct label rows of some columns (one empty row for none)."""
+    if not columns:
+        return np.zeros(len(frame), dtype=np.int64), pd.DataFrame(index=range(1))
+    parts = [_codes(frame[column], column, allow_empty=True) for column in columns]
+    key = combine_codes(*[(codes, len(labels)) for codes, labels in parts])
+    codes, distinct = pd.factorize(key)
+    order = np.argsort(distinct)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    example = np.empty(len(distinct), dtype=np.int64)
+    example[place[codes]] = np.arange(len(codes))
+    labels = {column: labels[part[example]] for column, (part, labels) in zip(columns, parts, strict=True)}
+    return place[codes].astype(np.int64), pd.DataFrame(labels, dtype=object)
+
+
+def _codes(column: pd.Series, name: str, *, allow_empty: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return codes into the sorted distinct texts of a column."""
+    raw, distinct = pd.factorize(column, use_na_sentinel=False)
+    texts = pd.Series(distinct)
+    if isinstance(texts.dtype, pd.CategoricalDtype):
+        texts = texts.astype(object)
+    try:
+        texts = id_strings(texts, name, allow_empty=allow_empty)
+    except InputError:
+        id_strings(column, name, allow_empty=allow_empty)  # names the rows of the table, not of the distinct texts
+        raise
+    labels, place = np.unique(texts.to_numpy(dtype=object).astype(str), return_inverse=True)
+    return place[raw].astype(np.int64), labels.astype(object)
+
+
+def _item_codes(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return codes of both slots into one sorted list of items."""
+    first, first_ids = _codes(frame["item_first"], "item_first", allow_empty=False)
+    second, second_ids = _codes(frame["item_second"], "item_second", allow_empty=False)
+    items = np.array(sorted({*first_ids, *second_ids}), dtype=object)
+    where = {item: code for code, item in enumerate(items)}
+    to_items = [np.array([where[item] for item in ids], dtype=np.int64) for ids in (first_ids, second_ids)]
+    return to_items[0][first], to_items[1][second], items
+
+
+def _near_identical(items: np.ndarray) -> list[str]:
+    """Report ids that differ only in case, white space or leading zeros."""
+    alike: dict[str, list[str]] = {}
+    for item in items:
+        plain = " ".join(item.split()).casefold()
+        plain = plain.lstrip("0") or "0" if plain.isdigit() else plain
+        alike.setdefault(plain, []).append(item)
+    pairs = [names for names in alike.values() if len(names) > 1]
+    if not pairs:
+        return []
+    shown = "; ".join(" and ".join(f"'{name}'" for name in names) for names in pairs[:3])
+    more = f" (and {len(pairs) - 3} more)" if len(pairs) > 3 else ""
+    return [f"ids that look alike are kept as different items: {shown}{more}"]
+
+
+def _read_verdict(
+    frame: pd.DataFrame,
+    first: np.ndarray,
+    second: np.ndarray,
+    items: np.ndarray,
+    layout: str | None,
+    ledger: dict[str, int],
+    notes: list[str],
+) -> np.ndarray:
+    """Return the slot-space verdict of every row from whichever columns state it."""
+    stated: np.ndarray | None = None
+    if "verdict" in frame.columns:
+        stated = _from_labels(frame["verdict"], "verdict", first, second, items, layout, ledger, notes)
+    if "winner" in frame.columns:
+        winner = _from_labels(frame["winner"], "winner", first, second, items, layout, ledger, notes)
+        if stated is None:
+            stated = winner
+        elif (stated != winner).any():
+            differ = stated != winner
+            raise InputError(
+                f"{describe_rows(differ)}: the columns verdict and winner disagree; keep the right one and drop the other"
+            )
+    if {"score_first", "score_second"} <= set(frame.columns):
+        a = finite_numbers(frame["score_first"], "score_first", allow_empty=True)
+        b = finite_numbers(frame["score_second"], "score_second", allow_empty=True)
+        scored = np.select([a > b, b > a, a == b], [FIRST, SECOND, TIE], INVALID)
+        if stated is None:
+            return scored
+        both = (scored != INVALID) & (stated <= TIE)
+        differ = int((both & (scored != stated)).sum())
+        ledger["n_score_disagreements"] = differ
+        notes.append(f"{differ} of {int(both.sum())} scored rows state another verdict than their scores; the verdict stands")
+    assert stated is not None  # _check_columns guarantees one source
+    return stated
+
+
+def _from_labels(
+    column: pd.Series,
+    name: str,
+    first: np.ndarray,
+    second: np.ndarray,
+    items: np.ndarray,
+    layout: str | None,
+    ledger: dict[str, int],
+    notes: list[str],
+) -> np.ndarray:
+    """Map the labels of a ``verdict`` or ``winner`` column to slot-space codes."""
+    raw, labels = _codes(column, name, allow_empty=True)
+    count = np.bincount(raw, minlength=len(labels))
+    plain = [" ".join(label.split()).casefold() for label in labels]
+    meaning = np.full(len(labels), -1)
+    for code, text in enumerate(plain):
+        if text == "":
+            meaning[code] = INVALID
+        elif text == "tie" or text in _BOTH_BAD:
+            meaning[code] = TIE
+        elif text in _INCONSISTENT:
+            meaning[code] = INCONSISTENT
+    if name == "winner" and "tie" in set(items):
+        raise InputError("an item is called 'tie', which the winner column cannot tell from a tie; rename it or use a verdict column")
+    both_bad = int(sum(n for n, text in zip(count, plain, strict=True) if text in _BOTH_BAD))
+    if both_bad:
+        ledger["n_both_bad"] = both_bad
+        notes.append(f"{both_bad} verdict(s) say that both items are bad; they count as ties")
+    stated = {label for label, code in zip(labels, meaning, strict=True) if code < 0}
+
+    layout = layout or _guess_layout(name, stated, items, labels, count)
+    if layout == "items":
+        to_item = pd.Index(items).get_indexer(pd.Index(labels))
+        item = to_item[raw]
+        verdict = np.select([item == first, item == second], [FIRST, SECOND], -1)
+        verdict = np.where(meaning[raw] >= 0, meaning[raw], verdict)
+        wrong = verdict < 0
+        if wrong.any():
+            raise InputError(
+                f"{describe_rows(wrong)}: {name} {list_some(labels[np.unique(raw[wrong])])} is none of the two items of its row; "
+                f"needed is an item id of the row, or tie. {_label_counts(labels, count)}"
+            )
+        return verdict
+    left, right = SLOT_VOCABULARIES[layout]
+    for code, text in enumerate(plain):
+        if text in left:
+            meaning[code] = FIRST
+        elif text in right:
+            meaning[code] = SECOND
+    unknown = meaning < 0
+    if unknown.any():
+        raise InputError(
+            f"column {name}: unknown label(s) {list_some([repr(str(x)) for x in labels[unknown]])}. {_label_counts(labels, count)} "
+            f"Accepted with layout {layout}: {', '.join(sorted(left | right))}, tie, or empty (invalid)"
+        )
+    mapped = [label for label in labels if label in stated]
+    if mapped and (layout != "slots" or any(label not in {"first", "second"} for label in mapped)):
+        words = {FIRST: "first", SECOND: "second"}
+        pairs = ", ".join(f"'{label}' = {words[int(meaning[list(labels).index(label)])]}" for label in mapped)
+        notes.append(f"the labels of column {name} were read as slots: {pairs}")
+    return meaning[raw]
+
+
+def _guess_layout(name: str, stated: set[str], items: np.ndarray, labels: np.ndarray, count: np.ndarray) -> str:
+    """Return the one layout that explains the labels, or refuse."""
+    known_items = set(items)
+    if not stated:
+        return "slots" if name == "verdict" else "items"
+    plain = {" ".join(label.split()).casefold() for label in stated}
+    fits = [layout for layout, (left, right) in SLOT_VOCABULARIES.items() if plain <= left | right]
+    in_items = {label for label in stated if label in known_items}
+    # An item that is called like a slot makes the same word mean two things.
+    collisions = sorted(item for item in known_items if item.strip().casefold() in plain)
+    if fits and collisions and not (name == "verdict" and fits == ["slots"]):
+        raise InputError(
+            f"column {name}: {list_some(sorted(stated))} could be slots or items ({list_some(collisions)}); "
+            f"say which with --layout {fits[0]} or --layout items"
+        )
+    if name == "winner":
+        if fits == ["slots"]:
+            raise InputError(
+                f"column winner holds {list_some(sorted(stated))}, which are slots; rename the column to verdict, "
+                "or put item ids into winner"
+            )
+        if fits:
+            return fits[0]
+        if in_items or not fits:
+            return "items"
+    if fits:
+        return fits[0]
+    if in_items == stated:
+        raise InputError(
+            f"column verdict holds item ids ({list_some(sorted(stated))}); rename the column to winner, or use first, second, tie"
+        )
+    raise InputError(
+        f"column {name}: unknown label(s) {list_some([repr(x) for x in sorted(stated)])}. {_label_counts(labels, count)} Accepted: first, second, "
+        "tie, or empty (invalid); or one of the layouts "
+        + ", ".join(f"{key} ({'/'.join(sorted(a | b))})" for key, (a, b) in SLOT_VOCABULARIES.items())
+    )
+
+
+def _label_counts(labels: np.ndarray, count: np.ndarray) -> str:
+    """Say how often each label occurs, most frequent first."""
+    order = np.argsort(-count, kind="stable")
+    shown = [f"{labels[code] or '(empty)'}: {count[code]}" for code in order[:8]]
+    return f"Found {', '.join(shown)}{' and others' if len(labels) > 8 else ''}."
+
+
+def _refuse_repeated_keys(
+    frame: pd.DataFrame, parts: list[tuple[np.ndarray, int]], verdict: np.ndarray, by: list[str]
+) -> None:
+    """Raise when a key occurs twice; name the rows, and the fix that fits."""
+    key = combine_codes(*parts)
+    ordered = np.sort(key)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return
+    repeated = pd.Series(key).duplicated(keep=False).to_numpy()
+    where = np.flatnonzero(repeated)
+    one = np.flatnonzero(key == key[where[0]])
+    conflict = pd.Series(verdict[where]).groupby(key[where]).nunique().gt(1).any()
+    finer = [c for c in GROUP_COLUMNS if c in frame.columns and c not in by and frame[c].iloc[one].nunique() > 1]
+    if finer:
+        fix = f"the rows differ in {finer[0]}: add it to the grouping (--by {' '.join([*by, finer[0]])})"
+    elif frame.iloc[where].duplicated(keep=False).all() and not conflict:
+        fix = "number the repeats in a run column, or drop exact copies with --drop-exact-copies"
+    else:
+        fix = "number the repeats in a run column (a conflict is never averaged)"
+    first, second = frame["item_first"].iloc[one[0]], frame["item_second"].iloc[one[0]]
+    raise InputError(
+        f"the same call (groups, context, item_first, item_second, run) occurs more than once in {len(where)} rows, "
+        f"{'some with different verdicts, ' if conflict else ''}for example {describe_rows(np.isin(np.arange(len(key)), one))} "
+        f"({first} against {second}); {fix}"
+    )
+
+
+def _merge_criteria(key: np.ndarray, verdict: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Merge the criteria of each call by majority; return kept rows, verdicts and the number of even splits."""
+    _, keep, inverse = np.unique(key, return_index=True, return_inverse=True)
+    counts = np.bincount(inverse * 5 + verdict, minlength=5 * len(keep)).reshape(-1, 5)
+    valid = counts[:, [FIRST, SECOND, TIE]]
+    top = valid.max(axis=1)
+    split = (valid == top[:, None]).sum(axis=1) > 1
+    merged = np.where(top == 0, INVALID, np.where(split, TIE, valid.argmax(axis=1)))
+    return keep, merged, int((split & (top > 0)).sum())
+
+
+def _expand_merged(table: VerdictTable) -> VerdictTable:
+    """Turn stated merged results of both orders into one verdict per order.
+
+    A table that says "tie (inconsistent)" states, per row, what both orders gave together: a winner means
+    that both orders agree, "inconsistent" that they differ (which way is lost). Groups that use the label
+    and never show a pair in both orders are therefore expanded; a mixture is refused.
+    """
+    n = len(table.items)
+    size = (len(table.groups), len(table.contexts))
+    low, high = np.minimum(table.first, table.second), np.maximum(table.first, table.second)
+    pair = combine_codes((table.group, size[0]), (table.context, size[1]), (low, n), (high, n))
+    order = table.first > table.second
+    uses = np.zeros(size[0], dtype=bool)
+    uses[table.group[table.verdict == INCONSISTENT]] = True
+    codes, _ = pd.factorize(pair)
+    seen = np.zeros((codes.max() + 1, 2), dtype=bool)
+    seen[codes, order.astype(int)] = True
+    mixed = seen[codes].all(axis=1) & uses[table.group]
+    if mixed.any():
+        raise InputError(
+            f"{describe_rows(mixed)}: the group states merged results ('tie (inconsistent)') and also shows pairs in both orders; "
+            "keep either the merged rows or the single calls"
+        )
+    chosen = np.flatnonzero(uses[table.group])
+    verdict = table.verdict[chosen]
+    flipped = np.where(verdict <= SECOND, 1 - verdict, verdict)
+    ledger = dict(table.ledger)
+    ledger["n_merged_rows"] = len(chosen)
+    ledger["n_stated_inconsistent"] = int((table.verdict == INCONSISTENT).sum())
+    note = (
+        f"{ledger['n_stated_inconsistent']} row(s) say 'tie (inconsistent)': the {len(chosen)} rows of those groups are merged results of "
+        "both orders; a winner counts in both orders, an inconsistent row is a flip (not a tie) whose lean to a slot is unknown"
+    )
+    return VerdictTable(
+        groups=table.groups,
+        contexts=table.contexts,
+        items=table.items,
+        group=np.concatenate([table.group, table.group[chosen]]),
+        context=np.concatenate([table.context, table.context[chosen]]),
+        first=np.concatenate([table.first, table.second[chosen]]),
+        second=np.concatenate([table.second, table.first[chosen]]),
+        run=np.concatenate([table.run, table.run[chosen]]),
+        verdict=np.concatenate([table.verdict, flipped]),
+        extras=pd.concat([table.extras, table.extras.iloc[chosen]], ignore_index=True),
+        has_context=table.has_context,
+        ledger=ledger,
+        notes=(*table.notes, note),
+    )
