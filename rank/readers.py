@@ -1,8 +1,9 @@
 """Tables from files: CSV, TSV, JSON, JSON Lines and Parquet, plain or gzipped, or from standard input.
 
-What a file is gets decided by its content, not by its name. Every cell arrives as text, exactly as written, so that the
-ids ``07``, ``7``, ``NaN`` and ``NA`` stay four different ids; an empty cell or a null is the empty string. Whether the
-table makes sense is the business of the gates, :func:`rank.verdicts.check_verdicts` and :func:`rank.gold.check_gold`.
+What a file is gets decided by its content, not by its name. Every cell arrives as text, exactly as written,
+so that the ids ``07``, ``7``, ``NaN`` and ``NA`` stay four different ids; an empty cell or a null is the
+empty string. Whether the table makes sense is the business of the gates,
+:func:`rank.verdicts.check_verdicts` and :func:`rank.gold.check_gold`.
 """
 
 from __future__ import annotations
@@ -56,28 +57,32 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     Parameters
     ----------
     path : str or path-like
-        A file, or ``"-"`` for standard input. CSV (separated by comma, semicolon or tab, read off the header line), a
-        JSON list of objects, a JSON object with such a list under ``rows`` (or ``verdicts``, ``gold``, ``items``), JSON
-        Lines, or Parquet. Gzip is recognised by its first bytes. Text is UTF-8, or UTF-16/32 with a byte-order mark.
+        A file, or ``"-"`` for standard input. CSV (separated by comma, semicolon or tab, read off the header
+        line), a JSON list of objects, a JSON object with such a list under ``rows`` (or ``verdicts``,
+        ``gold``, ``items``), JSON Lines, or Parquet. Gzip is recognised by its first bytes. Text is UTF-8,
+        or UTF-16/32 with a byte-order mark.
 
     Returns
     -------
     DataFrame
-        One column of text per column of the file, in the file's order, rows numbered from 0. Dictionary columns of a
-        Parquet file come back as categoricals of text. A file with a header and nothing else gives zero rows.
+        One column of text per column of the file, in the file's order, rows numbered from 0. Dictionary
+        columns of a Parquet file come back as categoricals of text. A file with a header and nothing else
+        gives zero rows.
 
     Raises
     ------
     InputError
-        If there is no such file, or it is not a table: the sentence names the file, what was found and what is needed.
+        If there is no such file, or it is not a table: the sentence names the file, what was found and what
+        is needed.
 
     Notes
     -----
-    JSON numbers become their text as written (``7`` -> ``"7"``, ``7.0`` -> ``"7.0"``); ``null``, ``NaN`` and an absent
-    key are the empty string. Parquet integers become their decimal text, so they match the ids of a CSV file. A Parquet
-    column of floats holding whole numbers only (the form integers with gaps take in pandas) becomes text without a
-    decimal point; other floats become the shortest text that reads back as the same number, except in columns
-    that name an item, where they are refused, since ``1.1`` and ``1.10`` would be the same.
+    JSON numbers become their text as written (``7`` -> ``"7"``, ``7.0`` -> ``"7.0"``); ``null``, ``NaN`` and
+    an absent key are the empty string. Parquet integers become their decimal text, so they match the ids of
+    a CSV file. A Parquet column of floats holding whole numbers only (the form integers with gaps take in
+    pandas) becomes text without a decimal point; other floats become the shortest text that reads back as
+    the same number, except in columns that name an item, where they are refused, since ``1.1`` and ``1.10``
+    would be the same.
 
     Examples
     --------
@@ -112,8 +117,8 @@ def read_verdicts(
     Parameters
     ----------
     paths : path or sequence of paths
-        See :func:`read_table`. Several files must have the same columns, in any order; their rows are put one after
-        another in the order given.
+        See :func:`read_table`. Several files must have the same columns, in any order; their rows are put
+        one after another in the order given.
     **options
         Passed on to :func:`rank.verdicts.check_verdicts`.
 
@@ -140,7 +145,8 @@ def read_verdicts(
         lacking, having, columns = (name, names[0], missing) if missing else (names[0], name, surplus)
         if columns:
             raise InputError(
-                f"{lacking}: has no column {_quoted(columns)}, which {having} has; files that are read together need "
+                f"{lacking}: has no column {_quoted(columns)}, which {having} has; files that are read "
+                "together need "
                 "the same columns"
             )
     frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
@@ -190,7 +196,7 @@ def _quoted(names: Sequence[Any]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-# --- bytes ------------------------------------------------------------------------------------------------------------
+# --- bytes --------------------------------------------------------------------------------------------------
 
 
 def _read_bytes(path: str | os.PathLike[str], name: str) -> bytes:
@@ -222,20 +228,19 @@ def _unpack(data: bytes, name: str) -> bytes:
         ) from None
 
 
+# Byte-order marks; UTF-32's little-endian one begins with UTF-16's, so it comes first.
+_MARKS = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+
+
 def _to_utf8(data: bytes, name: str) -> bytes:
     """Text as UTF-8 without a byte-order mark."""
-    # UTF-32's little-endian mark begins with UTF-16's.
-    for mark, encoding in (
-        (b"\xef\xbb\xbf", "utf-8-sig"),
-        (b"\xff\xfe\x00\x00", "utf-32"),
-        (b"\x00\x00\xfe\xff", "utf-32"),
-        (b"\xff\xfe", "utf-16"),
-        (b"\xfe\xff", "utf-16"),
-    ):
-        if data.startswith(mark):
-            break
-    else:
-        encoding = "utf-8"
+    encoding = next((encoding for mark, encoding in _MARKS if data.startswith(mark)), "utf-8")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -252,7 +257,8 @@ def _to_utf8(data: bytes, name: str) -> bytes:
     if position >= 0:
         line = text.count("\n", 0, position) + 1
         raise InputError(
-            f"{name}: line {line} holds a NUL character, so this is binary or UTF-16 without a byte-order mark; save the "
+            f"{name}: line {line} holds a NUL character, so this is binary or UTF-16 without a byte-order "
+            "mark; save the "
             f"table as UTF-8 ({_FORMATS})"
         )
     if encoding == "utf-8":
@@ -278,7 +284,7 @@ def _check_columns(columns: Sequence[str], name: str) -> None:
         seen.add(column)
 
 
-# --- separated values -------------------------------------------------------------------------------------------------
+# --- separated values ---------------------------------------------------------------------------------------
 
 
 def _parse_delimited(data: bytes, name: str) -> pd.DataFrame:
@@ -287,7 +293,8 @@ def _parse_delimited(data: bytes, name: str) -> pd.DataFrame:
 
     header, length = _first_record(data)
     separator = _separator(header, name)
-    # Names are trimmed, cells are not: `a, b` is a habit in headers, and the gate reports ids that differ in blanks.
+    # Names are trimmed, cells are not: `a, b` is a habit in headers, and the gate reports ids that differ in
+    # blanks.
     columns = [column.strip() for column in _split(header, separator)]
     _check_columns(columns, name)
     if not data[length:].strip(b"\r\n"):
@@ -301,7 +308,8 @@ def _parse_delimited(data: bytes, name: str) -> pd.DataFrame:
         null_values=[],
         strings_can_be_null=False,
     )
-    # A row must fit into a block. Blocks of 16 MB parse in parallel; one block for all is the way out for giant rows.
+    # A row must fit into a block. Blocks of 16 MB parse in parallel; one block for all is the way out for
+    # giant rows.
     for block_size in (1 << 24, min(body.size + 1, 2**31 - 1)):
         read = arrow_csv.ReadOptions(column_names=columns, block_size=block_size)
         try:
@@ -313,7 +321,8 @@ def _parse_delimited(data: bytes, name: str) -> pd.DataFrame:
                 raise InputError(f"{name}: the rows cannot be read ({_one_line(error)})") from None
     else:
         raise InputError(f"{name}: a row is larger than 2 GB, or a quotation mark is never closed")
-    # A quotation mark that is never closed swallows rows without an error. Where no cell spans lines, none was.
+    # A quotation mark that is never closed swallows rows without an error. Where no cell spans lines, none
+    # was.
     if b'"' in data and table.num_rows != _count_lines(data, length):
         _explain_records(data, separator, len(columns), name)
     return _text_frame(table)
@@ -325,12 +334,13 @@ def _text_frame(table: pyarrow.Table) -> pd.DataFrame:
 
 
 def _first_record(data: bytes) -> tuple[str, int]:
-    """The header's text and its length in bytes, leading blank lines included; it may span lines inside quotes."""
+    """The header's text and its length in bytes, blank lines before it included."""
     end = 0
     quoted = False
     record = b""
     while end < len(data):
-        # A header is short; the lone carriage returns of old Macs are searched for in it, not in the whole file.
+        # A header is short; the lone carriage returns of old Macs are searched for in it, not in the whole
+        # file.
         stops = [
             stop for stop in (data.find(b"\n", end), data.find(b"\r", end, end + (1 << 20))) if stop >= 0
         ]
@@ -358,7 +368,8 @@ def _separator(header: str, name: str) -> str:
     if len(found) > 1:
         kinds = " and ".join(_SEPARATORS[separator] for separator in found)
         raise InputError(
-            f"{name}: the header line could be separated by {kinds}; put column names that hold one of them in "
+            f"{name}: the header line could be separated by {kinds}; put column names that hold one of them "
+            "in "
             "double quotes"
         )
     return found[0] if found else ","
@@ -376,7 +387,7 @@ def _count_lines(data: bytes, start: int) -> int:
 
 
 def _explain_records(data: bytes, separator: str, n_columns: int, name: str) -> None:
-    """Raise the sentence for the first row with broken quotes or a wrong number of fields, if there is one."""
+    """Raise for the first row with broken quotes or a wrong number of fields, if there is one."""
     text = data.decode("utf-8")
     with _unlimited_fields():
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -388,13 +399,15 @@ def _explain_records(data: bytes, separator: str, n_columns: int, name: str) -> 
                 return
             except csv.Error:
                 raise InputError(
-                    f"{name}: the double quotes in the row that begins on line {line} do not pair up; close the quote, or "
+                    f"{name}: the double quotes in the row that begins on line {line} do not pair up; close "
+                    "the quote, or "
                     'write a quote inside a quoted field as ""'
                 ) from None
             if record and len(record) != n_columns:
                 fields = "1 field" if len(record) == 1 else f"{len(record)} fields"
                 raise InputError(
-                    f"{name}: line {line} has {fields}, the header has {n_columns}; put a field that holds the "
+                    f"{name}: line {line} has {fields}, the header has {n_columns}; put a field that holds "
+                    "the "
                     f"separator ({_SEPARATORS[separator]}) in double quotes, and write empty fields out"
                 )
             line = reader.line_num + 1
@@ -415,7 +428,7 @@ def _one_line(error: Exception) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-# --- JSON -------------------------------------------------------------------------------------------------------------
+# --- JSON ---------------------------------------------------------------------------------------------------
 
 
 def _parse_json(data: bytes, name: str) -> pd.DataFrame:
@@ -442,7 +455,7 @@ def _parse_json(data: bytes, name: str) -> pd.DataFrame:
         if len(keys) > 1:
             raise InputError(f"{name}: the JSON object holds the lists {_quoted(keys)}; keep one of them")
         if not keys:
-            return _records_frame([document], ["line 1"], name)
+            return _records_frame([document], [1], name)
         document = document[keys[0]]
     return _records_frame(document, None, name)
 
@@ -475,14 +488,15 @@ def _record_reason(error: Exception) -> str:
 
 def _json_error(error: json.JSONDecodeError, name: str, lines_before: int) -> InputError:
     return InputError(
-        f"{name}: line {error.lineno + lines_before}, column {error.colno} is not valid JSON ({error.msg}); needed is a "
+        f"{name}: line {error.lineno + lines_before}, column {error.colno} is not valid JSON ({error.msg}); "
+        "needed is a "
         "list of objects, or one object per line"
     )
 
 
-def _json_lines(text: str, name: str) -> tuple[list[Any], list[str]]:
+def _json_lines(text: str, name: str) -> tuple[list[Any], list[int]]:
     records = []
-    places = []
+    lines = []
     for number, line in enumerate(text.split("\n"), start=1):
         line = line.strip()
         if not line:
@@ -494,13 +508,13 @@ def _json_lines(text: str, name: str) -> tuple[list[Any], list[str]]:
         except (_BadRecordError, RecursionError) as error:
             raise InputError(f"{name}: line {number}: {_record_reason(error)}") from None
         records.append(record)
-        places.append(f"line {number}")
-    return records, places
+        lines.append(number)
+    return records, lines
 
 
-def _records_frame(records: list[Any], places: list[str] | None, name: str) -> pd.DataFrame:
+def _records_frame(records: list[Any], lines: list[int] | None, name: str) -> pd.DataFrame:
     def place(number: int) -> str:
-        return places[number] if places else f"record {number + 1}"
+        return f"line {lines[number]}" if lines else f"record {number + 1}"
 
     if not records:
         raise InputError(f"{name}: the JSON list is empty; needed is one object per row")
@@ -508,7 +522,8 @@ def _records_frame(records: list[Any], places: list[str] | None, name: str) -> p
     for number, record in enumerate(records):
         if not isinstance(record, dict):
             raise InputError(
-                f"{name}: {place(number)} is {_json_kind(record)}; needed is an object with one key per column"
+                f"{name}: {place(number)} is {_json_kind(record)}; needed is an object with one key per "
+                "column"
             )
         columns.update(dict.fromkeys(record))
     if not columns:
@@ -520,7 +535,8 @@ def _records_frame(records: list[Any], places: list[str] | None, name: str) -> p
         if not kinds <= {str, type(None), bool}:
             number = next(i for i, value in enumerate(values) if isinstance(value, list | dict))
             raise InputError(
-                f'{name}: {place(number)}: the key "{column}" holds {_json_kind(values[number])}; needed is text or a '
+                f'{name}: {place(number)}: the key "{column}" holds {_json_kind(values[number])}; needed is '
+                "text or a "
                 "number, so flatten or drop that key"
             )
         if kinds != {str}:
@@ -547,7 +563,7 @@ def _json_kind(value: Any) -> str:
     return "null" if value is None else f"the single value {str(value)[:40]}"
 
 
-# --- Parquet ----------------------------------------------------------------------------------------------------------
+# --- Parquet ------------------------------------------------------------------------------------------------
 
 # Columns that name an item or hold the name of one, in the layouts that the gates accept.
 _ITEM_COLUMNS = frozenset(
@@ -572,7 +588,8 @@ def _parse_parquet(data: bytes, name: str) -> pd.DataFrame:
     from pyarrow import parquet
 
     try:
-        # ParquetFile, not read_table: the latter guesses partitions and filters and loads the dataset machinery.
+        # ParquetFile, not read_table: the latter guesses partitions and filters and loads the dataset
+        # machinery.
         table = parquet.ParquetFile(pa.BufferReader(data)).read()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
@@ -599,7 +616,8 @@ def _text_column(array: pyarrow.ChunkedArray, column: str, name: str) -> pyarrow
     kind = array.type
     if pa.types.is_nested(kind):
         raise InputError(
-            f'{name}: the column "{column}" holds {kind} values; needed is text or numbers, so flatten or drop the column'
+            f'{name}: the column "{column}" holds {kind} values; needed is text or numbers, so flatten or '
+            "drop the column"
         )
     if pa.types.is_dictionary(kind):
         values = _text_column(array.cast(kind.value_type), column, name)
@@ -632,7 +650,8 @@ def _whole_numbers(array: pyarrow.ChunkedArray, column: str, name: str) -> pyarr
     if column in _ITEM_COLUMNS:
         value = array.filter(compute.invert(whole))[0].as_py()
         raise InputError(
-            f'{name}: the column "{column}" holds the number {value}, and names that are decimal numbers lose their '
+            f'{name}: the column "{column}" holds the number {value}, and names that are decimal numbers '
+            "lose their "
             "spelling (1.1 and 1.10); store the column as text"
         )
     return array
