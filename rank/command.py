@@ -13,7 +13,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -79,12 +79,17 @@ def build_parser(command: str, description: str, *, example: str) -> argparse.Ar
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--format``, ``--output``, ``--seed`` and ``--quiet``."""
-    group = parser.add_argument_group("output") group.add_argument("--format", choices=FORMATS,
-    default="table", help="how to print the results (default: table)") group.add_argument("--output",
-    metavar="PATH", help="write the results to this file (default: standard output)")
-    group.add_argument("--seed", type=_seed, metavar="INT", help="seed of the random numbers (default: a fresh
-    one)") group.add_argument("--quiet", action="store_true", help="no progress and no remarks on standard
-    error")
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--format", choices=FORMATS, default="table", help="how to print the results (default: table)"
+    )
+    group.add_argument(
+        "--output", metavar="PATH", help="write the results to this file (default: standard output)"
+    )
+    group.add_argument(
+        "--seed", type=_seed, metavar="INT", help="seed of the random numbers (default: a fresh one)"
+    )
+    group.add_argument("--quiet", action="store_true", help="no progress and no remarks on standard error")
 
 
 def add_verdict_arguments(parser: argparse.ArgumentParser, *, gold: str = "optional") -> None:
@@ -98,9 +103,11 @@ def add_verdict_arguments(parser: argparse.ArgumentParser, *, gold: str = "optio
     """
     group = parser.add_argument_group("input")
     group.add_argument(
-        "verdicts", nargs="+", metavar="VERDICTS", help="files with one row per judge call (CSV, TSV, JSON,
-        JSON Lines or Parquet, plain or gzipped; - is standard " "input); several files are read as one
-        table",
+        "verdicts",
+        nargs="+",
+        metavar="VERDICTS",
+        help="files with one row per judge call (CSV, TSV, JSON, JSON Lines or Parquet, plain or gzipped; "
+        "- is standard input); several files are read as one table",
     )
     if gold != "none":
         group.add_argument(
@@ -110,12 +117,20 @@ def add_verdict_arguments(parser: argparse.ArgumentParser, *, gold: str = "optio
             help="reference: a file with item,score or item_a,item_b,winner",
         )
     group.add_argument(
-        "--by", nargs="+", action="extend", metavar="COLUMN", help="grouping columns, after the files
-        (default: those of judge, dataset, format, temperature that are there)",
-    ) group.add_argument("--layout", choices=LAYOUTS, help="what the labels in the verdict column mean
-    (default: found out)") group.add_argument(
-        "--drop-exact-copies", action="store_true", help="drop rows that repeat an earlier row in every
-        column"
+        "--by",
+        nargs="+",
+        action="extend",
+        metavar="COLUMN",
+        help="grouping columns, after the files (default: those of judge, dataset, format, temperature that "
+        "are there)",
+    )
+    group.add_argument(
+        "--layout", choices=LAYOUTS, help="what the labels in the verdict column mean (default: found out)"
+    )
+    group.add_argument(
+        "--drop-exact-copies",
+        action="store_true",
+        help="drop rows that repeat an earlier row in every column",
     )
     group.add_argument(
         "--invalid",
@@ -196,10 +211,10 @@ def _fail(prog: str, message: str) -> int:
     return 1
 
 
-def progress(iterable: Iterable[T], *, total: int | None = None, label: str = "", quiet: bool = False) ->
-Iterator[T]:
-    """Pass an iterable through, with a line of progress on standard error once it takes longer than two
-    seconds.
+def progress(
+    iterable: Iterable[T], *, total: int | None = None, label: str = "", quiet: bool = False
+) -> Iterator[T]:
+    """Pass an iterable through, with a line of progress on standard error after two seconds.
 
     Parameters
     ----------
@@ -214,7 +229,7 @@ Iterator[T]:
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield from iterable
         return
-    if total is None and hasattr(iterable, "__len__"):
+    if total is None and isinstance(iterable, Sized):
         total = len(iterable)
     start = time.monotonic()
     due = start + 2.0
@@ -353,13 +368,13 @@ def emit(report: Report, args: argparse.Namespace) -> None:
         write_text(args.output, text)
     else:
         if not unicode_out:
-            text = text.replace(UNDEFINED, "-") text = text.encode(sys.stdout.encoding or "ascii",
-            "replace").decode(sys.stdout.encoding or "ascii")
+            encoding = sys.stdout.encoding or "ascii"
+            text = text.replace(UNDEFINED, "-").encode(encoding, "replace").decode(encoding)
         sys.stdout.write(text)
         sys.stdout.flush()
     if args.format == "csv" and not args.quiet:
-        remarks = (*report.sentences, *(note for section in report.sections for note in section.notes),
-        *report.notes) for remark in remarks:
+        section_notes = (note for section in report.sections for note in section.notes)
+        for remark in (*report.sentences, *section_notes, *report.notes):
             print(remark, file=sys.stderr)
 
 
@@ -415,9 +430,7 @@ def format_value(value: Any, kind: str = "number", digits: int | None = None) ->
     return text[1:] if text[0] in "+-" and not text.strip("+-0.,") else text
 
 
-def format_interval(
-    value: Any, low: Any, high: Any, kind: str = "number", digits: int | None = None
-) -> str:
+def format_interval(value: Any, low: Any, high: Any, kind: str = "number", digits: int | None = None) -> str:
     """Return an estimate with its interval.
 
     Examples
@@ -719,8 +732,8 @@ def _fitting_tables(section: Section, cells: _Cells, width: int, unicode: bool) 
         return
     n_columns = len(cells.headers)
     widths = [
-        max(cell_len(cells.headers[k]), *(cell_len(row[k]) for row in cells.rows), 1) for k in
-        range(n_columns)
+        max(cell_len(cells.headers[k]), *(cell_len(row[k]) for row in cells.rows), 1)
+        for k in range(n_columns)
     ]
     gap, margin = 2, 2
 
