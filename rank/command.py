@@ -633,6 +633,9 @@ def _infer_columns(frame: pd.DataFrame) -> tuple[Column, ...]:
 
 
 def _infer_kind(values: pd.Series) -> str:
+    name = str(values.name)
+    if values.dtype.kind == "f" and (name in ("p", "p_value") or name.endswith(("_p", "_p_value"))):
+        return "p"
     if values.dtype.kind in "iu":
         return "count"
     return "number" if values.dtype.kind == "f" else "text"
@@ -710,7 +713,9 @@ def _print_report(report: Report, console: Console, *, unicode: bool = True) -> 
         if section.title:
             paragraph(section.title, "bold cyan")
         cells = _cells(section)
-        for table in _fitting_tables(section, cells, console.width, unicode):
+        for part, table in enumerate(_fitting_tables(section, cells, console.width, unicode)):
+            if part:
+                console.print()
             console.print(table)
         for note in cells.notes:
             paragraph(note, "dim", 2)
