@@ -101,7 +101,7 @@ class Gold:
             score_i = self.scores(tally, tally.context, tally.item_i)
             score_j = self.scores(tally, tally.context, tally.item_j)
             winner = np.select([score_i > score_j, score_j > score_i, score_i == score_j], [0, 1, 2], -1)
-            gold = PairGold(winner.astype(np.int8), np.abs(score_i - score_j), score_i, score_j)
+            gold = PairGold(winner.astype(np.int8), score_gaps(score_i, score_j), score_i, score_j)
         else:
             nan = np.full(tally.n_pairs, np.nan)
             a, b = self.frame["item_a"].to_numpy(), self.frame["item_b"].to_numpy()
@@ -109,7 +109,9 @@ class Gold:
             low_wins = np.where(stated == "tie", 2, np.where(stated == np.where(a < b, a, b), 0, 1))
             items = (tally.item_i, tally.item_j)
             code = self._lookup(tally, ["low", "high"], tally.context, items, low_wins.astype(float))
-            gap = self._lookup(tally, ["low", "high"], tally.context, items, self.frame["gap"].to_numpy(dtype=float))
+            gap = self._lookup(
+                tally, ["low", "high"], tally.context, items, self.frame["gap"].to_numpy(dtype=float)
+            )
             gold = PairGold(np.where(np.isnan(code), -1, code).astype(np.int8), gap, nan, nan)
         if tally.n_pairs and (gold.winner == NO_GOLD).all():
             raise InputError(
@@ -129,7 +131,9 @@ class Gold:
                 f"needs gold: {list_some(missing)}"
             )
         if unused := sorted(known - judged):
-            notes.append(f"{len(unused)} gold item(s) are in no verdict and are not used: {list_some(unused)}")
+            notes.append(
+                f"{len(unused)} gold item(s) are in no verdict and are not used: {list_some(unused)}"
+            )
         return tuple(notes)
 
     def _gold_ids(self) -> np.ndarray:
@@ -170,6 +174,20 @@ class Gold:
         position = pd.Index(gold_key).get_indexer(asked)
         found = np.append(values[usable], np.nan)
         return found[position]
+
+
+def score_gaps(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return ``|a - b|``, rounded at the twelfth digit of the largest score.
+
+    Without the rounding, gaps that are equal on paper (1.0 - 0.7 and 0.6 - 0.3) differ in their last bits and
+    would fall on two sides of a bucket edge.
+    """
+    gap = np.abs(a - b)
+    finite = np.concatenate([np.abs(a[np.isfinite(a)]), np.abs(b[np.isfinite(b)])])
+    largest = float(finite.max()) if len(finite) else 0.0
+    if largest == 0:
+        return gap
+    return np.round(gap, 12 - int(np.ceil(np.log10(largest))))
 
 
 def combine_small(n_context: int, n_items: int, context: np.ndarray, *items: np.ndarray) -> np.ndarray:
@@ -248,7 +266,9 @@ def check_gold(frame: pd.DataFrame) -> Gold:
             raise InputError(f"gold {describe_rows(same)}: item_a and item_b are the same item")
         clean["winner"] = id_strings(frame["winner"], "winner")
         if ((clean["item_a"] == "tie") | (clean["item_b"] == "tie")).any():
-            raise InputError("gold has an item called 'tie', which cannot be told from the label 'tie'; rename it")
+            raise InputError(
+                "gold has an item called 'tie', which cannot be told from the label 'tie'; rename it"
+            )
         known = clean["winner"].isin(["tie"]) | (clean["winner"] == clean["item_a"])
         known |= clean["winner"] == clean["item_b"]
         if not known.all():

@@ -1,0 +1,428 @@
+"""Difficulty: buckets of the gold gap, and the reliability of a judge within and between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from difficulty.reliability import (
+    METRICS,
+    MetricTable,
+    cluster_sums,
+    measure_reliability,
+    pair_statistics,
+    resample_metrics,
+)
+from rank.exceptions import InputError
+from rank.gold import Gold, PairGold, score_gaps
+from rank.resample import DEFAULT_LEVEL, DEFAULT_RESAMPLES, check_resampling, percentile_interval, seed_of
+from rank.tally import Tally, combine_codes
+
+GOLD_SCALES = ("unknown", "strengths", "rescale")
+EDGE_BASES = ("items", "judged")
+_MOST_GAPS = 50_000_000
+
+
+@dataclass(frozen=True)
+class GapBuckets:
+    """Pairs sorted into buckets of their gold gap.
+
+    Attributes
+    ----------
+    names : tuple of str
+        "close", numbers between, "far".
+    edges : ndarray, shape (buckets - 1,)
+        Gap values between the buckets. close is gap <= first edge, far is gap >= last edge.
+    bucket : ndarray of int, shape (P,)
+        Bucket of each pair; -1 where the gap is unknown or the pair was excluded.
+    low, high : ndarray, shape (buckets,)
+        Smallest and largest gap of the judged pairs in each bucket.
+    basis : str
+        Which gaps the edges are quantiles of ("items", "judged"), or "fixed".
+    n_excluded_ties, n_unknown : int
+        Pairs left out because their gap is zero (by option) or unknown.
+    notes : tuple of str
+    """
+
+    names: tuple[str, ...]
+    edges: np.ndarray
+    bucket: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    basis: str
+    n_excluded_ties: int
+    n_unknown: int
+    notes: tuple[str, ...]
+
+
+def within_context_gaps(tally: Tally, gold: Gold) -> np.ndarray:
+    """Return the gold gaps of all within-context pairs of the judged items, whether judged or not.
+
+    Parameters
+    ----------
+    tally : Tally
+        One group.
+    gold : Gold
+        Item gold.
+
+    Returns
+    -------
+    ndarray, shape (pairs,)
+    """
+    n = max(len(tally.items), 1)
+    key = np.unique(
+        combine_codes(
+            (np.concatenate([tally.context] * 2), len(tally.contexts)),
+            (np.concatenate([tally.item_i, tally.item_j]), n),
+        )
+    )
+    context, item = np.divmod(key, n)
+    score = gold.scores(tally, context, item)
+    context, score = context[~np.isnan(score)], score[~np.isnan(score)]
+    starts = np.flatnonzero(np.diff(context, prepend=-1))
+    sizes = np.diff(np.append(starts, len(context)))
+    total = int((sizes * (sizes - 1) // 2).sum())
+    if total > _MOST_GAPS:
+        raise InputError(
+            f"{total:,} within-context pairs are too many to take quantiles of; use --edges judged or --gap-edges"
+        )
+    gaps = []
+    for size in np.unique(sizes):  # contexts of equal size at once
+        block = score[starts[sizes == size][:, None] + np.arange(size)]
+        low, high = np.triu_indices(size, 1)
+        gaps.append(score_gaps(block[:, low].ravel(), block[:, high].ravel()))
+    return np.concatenate(gaps) if gaps else np.zeros(0)
+
+
+def bucket_gaps(
+    tally: Tally,
+    gold: Gold,
+    pair_gold: PairGold,
+    *,
+    n_buckets: int = 4,
+    edges: str | Sequence[float] = "items",
+    exclude_gold_ties: bool = False,
+) -> GapBuckets:
+    """Sort the pairs of one group into buckets of their gold gap.
+
+    Parameters
+    ----------
+    tally : Tally
+        One group.
+    gold, pair_gold : Gold, PairGold
+        Gold, and its alignment with the tally.
+    n_buckets : int
+        Number of quantile buckets (4 = quartiles).
+    edges : {"items", "judged"} or sequence of float
+        Quantiles over all within-context pairs of the judged items (item gold only; with pair gold the
+        judged pairs are all there is), over the judged pairs, or fixed edges.
+    exclude_gold_ties : bool
+        Leave out pairs with gap zero before anything else.
+
+    Returns
+    -------
+    GapBuckets
+
+    Raises
+    ------
+    InputError
+        Without gaps; when all gaps are equal; when close and far would share pairs.
+    """
+    if not gold.has_gaps:
+        raise InputError("gold has winners but no gaps; close and far pairs need a gap column or scores of items")
+    gap = pair_gold.gap
+    known = ~np.isnan(gap)
+    tied = known & (gap == 0)
+    used = known & ~tied if exclude_gold_ties else known
+    notes: list[str] = []
+    if isinstance(edges, str):
+        if edges not in EDGE_BASES:
+            raise InputError(f"edges='{edges}' is unknown; choose items or judged")
+        if n_buckets < 2:
+            raise InputError(f"at least 2 buckets are needed, found {n_buckets}")
+        basis = edges if gold.kind == "items" else "judged"
+        pool = within_context_gaps(tally, gold) if basis == "items" else gap[known]
+        if exclude_gold_ties:
+            pool = pool[pool > 0]
+        if len(pool) == 0 or not used.any():
+            raise InputError("no pair has a known gap, so there are no close and far pairs")
+        if pool.min() == pool.max():
+            raise InputError(f"all gold gaps are equal ({pool.min():g}), so there are no close and far pairs")
+        cut = np.quantile(pool, np.arange(1, n_buckets) / n_buckets)
+    else:
+        basis, cut = "fixed", np.asarray(edges, dtype=float)
+        if len(cut) == 0 or not np.isfinite(cut).all() or (np.diff(cut) <= 0).any() or cut[0] < 0:
+            raise InputError(f"gap edges must be increasing numbers of at least 0, found {list(edges)}")
+        if not used.any():
+            raise InputError("no pair has a known gap, so there are no close and far pairs")
+    distinct = np.unique(cut)
+    if len(distinct) < len(cut):
+        notes.append(
+            f"{len(cut) - len(distinct)} of {len(cut)} edges coincide (many equal gaps), so neighbouring buckets were merged"
+        )
+    if len(distinct) == 1 and len(cut) > 1:
+        raise InputError(
+            f"close and far would overlap: the first and the last of the {len(cut)} edges are both {distinct[0]:g} "
+            "(too many equal gaps); give edges with --gap-edges, or drop gold ties with --exclude-gold-ties"
+        )
+    # close: gap <= first edge; between: (edge, edge]; far: gap >= last edge. With one edge, far is gap > edge.
+    bucket = np.searchsorted(distinct, gap, side="left")
+    if len(distinct) > 1:
+        bucket = np.where(gap >= distinct[-1], len(distinct), bucket)
+    bucket = np.where(used, bucket, -1)
+    size = np.bincount(bucket[bucket >= 0], minlength=len(distinct) + 1)
+    if size[0] == 0 or size[-1] == 0:
+        empty = "close" if size[0] == 0 else "far"
+        notes.append(f"no judged pair is {empty} (edges {', '.join(f'{edge:g}' for edge in distinct)})")
+    inner_empty = np.flatnonzero(size[1:-1] == 0) + 1
+    if len(inner_empty):
+        notes.append(f"{len(inner_empty)} bucket(s) without a judged pair were left out")
+        keep = np.setdiff1d(np.arange(len(size)), inner_empty)
+        place = np.full(len(size) + 1, -1)
+        place[keep] = np.arange(len(keep))
+        bucket = place[bucket]
+        distinct = distinct[keep[:-1]]
+        size = size[keep]
+    n = len(size)
+    names = ("close", *(str(k) for k in range(2, n)), "far")
+    low, high = np.full(n, np.nan), np.full(n, np.nan)
+    for k in range(n):
+        if size[k]:
+            low[k], high[k] = gap[bucket == k].min(), gap[bucket == k].max()
+    return GapBuckets(
+        names, distinct, bucket, low, high, basis, int(tied.sum()) if exclude_gold_ties else 0, int((~known).sum()), tuple(notes)
+    )
+
+
+@dataclass(frozen=True)
+class CalibratedReference:
+    """What a judge that draws verdicts from the gold strengths would show, per bucket (then overall).
+
+    Attributes
+    ----------
+    scale : float
+        Factor from gold units to nats (1 when gold is declared to be BT strengths).
+    expected_swap_consistency, expected_accuracy : ndarray, shape (buckets + 1,)
+        Means of p^2 + (1-p)^2 and max(p, 1-p), p = 1 / (1 + exp(-scale * gap)).
+    observed_minus_expected_swap_consistency, observed_minus_expected_accuracy : ndarray
+    expected_flips : ndarray
+        Number of flips that a calibrated judge would show on the pairs seen in both orders.
+    flip_cost : ndarray
+        Mean log-likelihood difference of the two outcomes of a pair, in nats.
+    fisher_information : ndarray
+        Mean p (1 - p).
+    """
+
+    scale: float
+    expected_swap_consistency: np.ndarray
+    expected_accuracy: np.ndarray
+    observed_minus_expected_swap_consistency: np.ndarray
+    observed_minus_expected_accuracy: np.ndarray
+    expected_flips: np.ndarray
+    flip_cost: np.ndarray
+    fisher_information: np.ndarray
+
+
+@dataclass(frozen=True)
+class DifficultyProfile:
+    """Reliability of one judge overall and by bucket of the gold gap.
+
+    Attributes
+    ----------
+    overall : MetricTable
+        One cell.
+    buckets : GapBuckets or None
+        None where there are no buckets; `reason` says why.
+    by_bucket : MetricTable or None
+        One cell per bucket.
+    close_minus_far : mapping of str to (estimate, low, high)
+        Paired differences of every metric.
+    share_of_flips, share_of_wrong : ndarray, shape (buckets,)
+        The flip budget: which share of all flips, and of all wrong decisive verdicts, falls into each bucket.
+    reference : CalibratedReference or None
+        Where a gold scale was declared.
+    reason : str
+    """
+
+    overall: MetricTable
+    buckets: GapBuckets | None
+    by_bucket: MetricTable | None
+    close_minus_far: Mapping[str, tuple[float, float, float]]
+    share_of_flips: np.ndarray
+    share_of_wrong: np.ndarray
+    reference: CalibratedReference | None
+    reason: str
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per bucket (empty without buckets)."""
+        if self.by_bucket is None or self.buckets is None:
+            return pd.DataFrame()
+        frame = self.by_bucket.to_frame()
+        frame.insert(0, "bucket", self.buckets.names)
+        frame.insert(1, "gap_low", self.buckets.low)
+        frame.insert(2, "gap_high", self.buckets.high)
+        frame["share_of_flips"] = self.share_of_flips
+        frame["share_of_wrong"] = self.share_of_wrong
+        if self.reference is not None:
+            for name, values in vars(self.reference).items():
+                if name != "scale":
+                    frame[name] = values[:-1]
+        return frame
+
+
+def profile_difficulty(
+    tally: Tally,
+    gold: Gold | None,
+    *,
+    n_buckets: int = 4,
+    edges: str | Sequence[float] = "items",
+    exclude_gold_ties: bool = False,
+    gold_scale: str = "unknown",
+    invalid: str = "exclude",
+    tie_credit: float = 0.0,
+    n_resamples: int = DEFAULT_RESAMPLES,
+    level: float = DEFAULT_LEVEL,
+    rng: np.random.Generator | int | None = None,
+) -> DifficultyProfile:
+    """Measure one group overall and by bucket of the gold gap.
+
+    Parameters
+    ----------
+    tally : Tally
+        One group (``tally.select(k)``).
+    gold : Gold or None
+    n_buckets, edges, exclude_gold_ties
+        See `bucket_gaps`.
+    gold_scale : {"unknown", "strengths", "rescale"}
+        "strengths": item gold is on the BT log scale (nats). "rescale": the factor that makes it so is
+        fitted to this judge's verdicts by maximum likelihood. Otherwise there is no calibrated reference.
+    invalid, tie_credit, n_resamples, level, rng
+        See `difficulty.reliability.measure_reliability`.
+
+    Returns
+    -------
+    DifficultyProfile
+        With buckets None, and the reason, where gold is missing, constant or has no gaps.
+    """
+    check_resampling(n_resamples, level)
+    if gold_scale not in GOLD_SCALES:
+        raise InputError(f"gold scale '{gold_scale}' is unknown; choose {', '.join(GOLD_SCALES)}")
+    pair_gold = gold.align(tally) if gold is not None else None
+    seed = seed_of(rng)
+    policy = {"invalid": invalid, "tie_credit": tie_credit}
+    overall = measure_reliability(
+        tally, pair_gold, invalid=invalid, tie_credit=tie_credit, n_resamples=n_resamples, level=level,
+        rng=np.random.default_rng(seed),
+    )  # fmt: skip
+    nothing = np.zeros(0)
+    buckets, reason = None, "there is no gold"
+    if gold is not None and pair_gold is not None:
+        try:
+            buckets = bucket_gaps(
+                tally, gold, pair_gold, n_buckets=n_buckets, edges=edges, exclude_gold_ties=exclude_gold_ties
+            )
+        except InputError as error:
+            if not isinstance(edges, str) or edges not in EDGE_BASES or n_buckets < 2:
+                raise
+            reason = str(error)
+    if buckets is None or pair_gold is None:
+        return DifficultyProfile(overall, None, None, {}, nothing, nothing, None, reason)
+    n = len(buckets.names)
+    stats = pair_statistics(tally.counts, pair_gold, **policy)  # type: ignore[arg-type]
+    by_cluster, _ = cluster_sums(stats, tally.clusters(), buckets.bucket, n)
+    table, samples = resample_metrics(by_cluster, n_resamples=n_resamples, level=level, rng=seed)
+    difference = {}
+    for name in METRICS:
+        interval = percentile_interval(
+            samples[name][:, 0] - samples[name][:, -1],
+            table.estimate[name][0] - table.estimate[name][-1],
+            level=level,
+            bounds=(-1.0, 1.0),
+        )
+        difference[name] = (float(interval.estimate), float(interval.low), float(interval.high))
+    reference = None
+    if gold_scale != "unknown":
+        if gold is None or gold.kind != "items":
+            raise InputError("a gold scale needs scores of items; pair gold has none")
+        scale = 1.0 if gold_scale == "strengths" else fit_gold_scale(tally, pair_gold)
+        reference = calibrated_reference(table, overall, tally, pair_gold, buckets, scale)
+    return DifficultyProfile(
+        overall,
+        buckets,
+        table,
+        difference,
+        _shares(table.count("n_flips")),
+        _shares(table.count("n_wrong_decisive")),
+        reference,
+        "",
+    )
+
+
+def _shares(counts: np.ndarray) -> np.ndarray:
+    total = counts.sum()
+    return counts / total if total else np.full(len(counts), np.nan)
+
+
+def fit_gold_scale(tally: Tally, pair_gold: PairGold) -> float:
+    """Return the factor b that maximises the likelihood of the verdicts under logit P(i) = b (g_i - g_j).
+
+    Ties count half a win each. NaN where it does not exist (no verdict against gold, or none with it).
+    """
+    from scipy.optimize import brentq
+
+    difference = pair_gold.score_i - pair_gold.score_j
+    wins = tally.counts.sum(axis=1)
+    win_i, win_j = wins[:, 0] + wins[:, 2] / 2, wins[:, 1] + wins[:, 2] / 2
+    use = ~np.isnan(difference) & (difference != 0) & (win_i + win_j > 0)
+    d = np.abs(difference[use])
+    right = np.where(difference[use] > 0, win_i[use], win_j[use])
+    n = (win_i + win_j)[use]
+    if not (0 < right.sum() < n.sum()):
+        return float("nan")
+
+    def score(b: float) -> float:
+        return float((d * (right - n / (1 + np.exp(-np.clip(b * d, -700, 700))))).sum())
+
+    width = 1 / d.mean()
+    low, high = -width, width
+    while score(low) < 0 and low > -1e6 * width:
+        low *= 2
+    while score(high) > 0 and high < 1e6 * width:
+        high *= 2
+    return float(brentq(score, low, high, xtol=1e-12)) if score(low) * score(high) < 0 else float("nan")
+
+
+def calibrated_reference(
+    table: MetricTable, overall: MetricTable, tally: Tally, pair_gold: PairGold, buckets: GapBuckets, scale: float
+) -> CalibratedReference:
+    """Return the expectations of a calibrated judge on the pairs that were seen in both orders.
+
+    A calibrated judge picks i with p = 1 / (1 + exp(-scale (g_i - g_j))), independently in each order.
+    """
+    valid = tally.counts[..., [0, 1, 2, 4]].sum(axis=-1) > 0
+    use = valid.all(axis=1) & ~np.isnan(pair_gold.gap)
+    difference = scale * pair_gold.gap
+    p = 1 / (1 + np.exp(-difference))
+    cells = [use & (buckets.bucket == k) for k in range(len(buckets.names))] + [use]
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        return np.array([values[cell].mean() if cell.any() else np.nan for cell in cells])
+
+    expected_consistency, expected_accuracy = mean(p**2 + (1 - p) ** 2), mean(np.maximum(p, 1 - p))
+    observed = {
+        name: np.append(table.estimate[name], overall.estimate[name]) for name in ("swap_consistency", "accuracy")
+    }
+    sizes = np.array([cell.sum() for cell in cells])
+    return CalibratedReference(
+        scale,
+        expected_consistency,
+        expected_accuracy,
+        observed["swap_consistency"] - expected_consistency,
+        observed["accuracy"] - expected_accuracy,
+        sizes * (1 - expected_consistency),
+        mean(np.abs(difference)),
+        mean(p * (1 - p)),
+    )
