@@ -1,4 +1,4 @@
-"""Ranking from pairwise verdicts: the verdict table, tallies, Bradley-Terry fits and recovery of a gold ranking."""
+"""Ranking from pairwise verdicts: verdict table, tallies, Bradley-Terry fits, recovery of a gold ranking."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Public name -> module that defines it. Names are imported when first asked for, so that `--help` answers at once.
+# Public name -> module that defines it, imported when first asked for, so that `--help` answers at once.
 _EXPORTS = {
     "ConvergenceError": "rank.exceptions",
     "InputError": "rank.exceptions",

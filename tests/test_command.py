@@ -329,7 +329,7 @@ def test_progress_waits_two_seconds_and_cleans_up(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert list(progress(range(4), label="resamples")) == [0, 1, 2, 3]
-    text = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    text = sys.stderr.getvalue()  # type: ignore[union-attr]
     assert text.count("resamples") == 1
     assert "2 of 4 (50%)" in text
     assert text.endswith("\r\x1b[K")
