@@ -5,35 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from difficulty.reliability import NO_VERDICT, modal_verdicts
+from difficulty.reliability import NO_VERDICT, UNDECIDED, modal_verdicts, pair_verdicts
 from rank.gold import PairGold
 from rank.tally import INCONSISTENT, OUTCOMES, TIE, Tally
-
-#: Codes of `pair_verdicts`.
-UNDECIDED, MISSING = 2, -1
-
-
-def pair_verdicts(counts: np.ndarray, *, invalid: str = "exclude") -> np.ndarray:
-    """Return the verdict on each pair.
-
-    Parameters
-    ----------
-    counts : ndarray of int, shape (..., P, 2, 5)
-    invalid : {"exclude", "equal"}
-        See `difficulty.reliability.modal_verdicts`.
-
-    Returns
-    -------
-    ndarray of int8, shape (..., P)
-        0 = i and 1 = j where both orders agree (or the only order says so), 2 = undecided (the orders
-        differ, or say tie), -1 = no valid verdict.
-    """
-    modal = modal_verdicts(counts, invalid=invalid)
-    a, b = modal[..., 0], modal[..., 1]
-    verdict = np.where(a == NO_VERDICT, b, np.where((b == NO_VERDICT) | (a == b), a, UNDECIDED))
-    verdict = np.where(verdict > TIE, UNDECIDED, verdict)
-    return verdict.astype(np.int8)
-
 
 def _label_pairs(tally: Tally, rows: np.ndarray) -> pd.DataFrame:
     """Return group, context and item labels of some pair rows."""
@@ -65,7 +39,7 @@ def decide_pairs(tally: Tally, *, invalid: str = "exclude") -> pd.DataFrame:
     agreed_tie = ((modal == TIE) | (modal == NO_VERDICT)).all(axis=1) & (_drawn(tally.counts) == 0).all(axis=1)
     winner = np.where(verdict == 0, frame["item_a"], np.where(verdict == 1, frame["item_b"], "disputed"))
     winner = np.where((verdict == UNDECIDED) & agreed_tie, "tie", winner)
-    frame["winner"] = np.where(verdict == MISSING, "", winner)
+    frame["winner"] = np.where(verdict == NO_VERDICT, "", winner)
     frame["orders"] = (modal != NO_VERDICT).sum(axis=1)
     return frame
 

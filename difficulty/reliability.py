@@ -25,8 +25,8 @@ from rank.resample import (
 )
 from rank.tally import INCONSISTENT, INVALID, TIE, Tally
 
-#: Code of a condition without a (valid) verdict in `modal_verdicts`.
-NO_VERDICT = -1
+#: Codes of `modal_verdicts` and `pair_verdicts`: no valid verdict; undecided pair.
+NO_VERDICT, UNDECIDED = -1, 2
 
 #: The additive pair statistics, in the order of the last axis of `pair_statistics`.
 STATISTICS = (
@@ -156,6 +156,28 @@ def modal_verdicts(counts: np.ndarray, *, invalid: str = "exclude") -> np.ndarra
 
 
 _VALID = np.array([1, 1, 1, 0, 1])
+
+
+def pair_verdicts(counts: np.ndarray, *, invalid: str = "exclude") -> np.ndarray:
+    """Return the verdict on each pair.
+
+    Parameters
+    ----------
+    counts : ndarray of int, shape (..., P, 2, 5)
+    invalid : {"exclude", "equal"}
+        See `difficulty.reliability.modal_verdicts`.
+
+    Returns
+    -------
+    ndarray of int8, shape (..., P)
+        0 = i and 1 = j where both orders agree (or the only order says so), 2 = undecided (the orders
+        differ, or say tie), -1 = no valid verdict.
+    """
+    modal = modal_verdicts(counts, invalid=invalid)
+    a, b = modal[..., 0], modal[..., 1]
+    verdict = np.where(a == NO_VERDICT, b, np.where((b == NO_VERDICT) | (a == b), a, UNDECIDED))
+    verdict = np.where(verdict > TIE, UNDECIDED, verdict)
+    return verdict.astype(np.int8)
 
 
 def pair_statistics(

@@ -94,8 +94,7 @@ class Gold:
         Raises
         ------
         InputError
-            When gold distinguishes datasets or contexts that the tally does not have, or when no pair
-            of the tally has gold.
+            When gold distinguishes datasets or contexts that the tally does not have.
         """
         if self.kind == "items":
             score_i = self.scores(tally, tally.context, tally.item_i)
@@ -113,12 +112,16 @@ class Gold:
                 tally, ["low", "high"], tally.context, items, self.frame["gap"].to_numpy(dtype=float)
             )
             gold = PairGold(np.where(np.isnan(code), -1, code).astype(np.int8), gap, nan, nan)
-        if tally.n_pairs and (gold.winner == NO_GOLD).all():
+        return gold
+
+    def require_coverage(self, tally: Tally) -> None:
+        """Raise where gold covers none of the judged pairs: then the two files do not belong together."""
+        if tally.n_pairs and (self.align(tally).winner == NO_GOLD).all():
             raise InputError(
                 f"gold covers none of the {tally.n_pairs} judged pairs: the ids of gold "
-                f"({list_some(self._gold_ids())}) and of the verdicts ({list_some(tally.items)}) must be the same strings"
+                f"({list_some(self._gold_ids())}) and of the verdicts ({list_some(tally.items)}) must be the same "
+                "strings, and so must their contexts"
             )
-        return gold
 
     def coverage_notes(self, tally: Tally) -> tuple[str, ...]:
         """Return sentences that list judged items without gold and gold items that were never judged."""

@@ -1,0 +1,312 @@
+"""``python -m difficulty``: reliability on close and far pairs, triads, and the ranking they lead to."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rank.command import add_output_arguments, add_verdict_arguments, build_parser, run
+
+if TYPE_CHECKING:
+    from difficulty.study import GroupStudy, StudyOptions
+    from rank.command import Section
+
+EXAMPLE = """
+python -m difficulty verdicts.csv --gold gold.csv
+python -m difficulty verdicts.csv --gold gold.csv --by judge --plot buckets.png --disputed review.csv
+"""
+
+_MOST_SENTENCES = 6
+
+
+def add_study_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add every option of `difficulty.study.StudyOptions`."""
+    buckets = parser.add_argument_group("gap buckets")
+    buckets.add_argument("--buckets", type=int, default=4, metavar="K", help="number of quantile buckets (default: 4)")
+    buckets.add_argument(
+        "--edges", choices=("items", "judged"), default="items",
+        help="quantiles over all within-context pairs of the judged items, or over the judged pairs (default: items)",
+    )  # fmt: skip
+    buckets.add_argument("--gap-edges", type=float, nargs="+", metavar="GAP", help="fixed edges instead of quantiles")
+    buckets.add_argument("--exclude-gold-ties", action="store_true", help="leave out pairs whose gold gap is zero")
+    buckets.add_argument(
+        "--gold-scale", choices=("unknown", "strengths", "rescale"), default="unknown",
+        help="strengths: gold scores are Bradley-Terry log-strengths; rescale: fit the factor that makes them so. "
+        "Either adds what a calibrated judge would show (default: unknown)",
+    )  # fmt: skip
+    measure = parser.add_argument_group("measuring")
+    measure.add_argument("--tie-credit", type=float, default=0.0, metavar="X", help="credit of a tie on decided gold (default: 0)")
+    measure.add_argument(
+        "--level", choices=("auto", "system", "context"), default="auto",
+        help="rho of one ranking over pooled contexts, or averaged over contexts (default: auto)",
+    )  # fmt: skip
+    measure.add_argument(
+        "--alpha", type=float, default=0.0, metavar="X",
+        help="pseudo-wins per compared ordered pair, for rankings without a finite maximum (default: 0)",
+    )  # fmt: skip
+    measure.add_argument(
+        "--high-repeatability", type=float, default=0.90, metavar="C", help="C from here on is high (default: 0.90)"
+    )
+    measure.add_argument(
+        "--low-flip-rate", type=float, default=0.20, metavar="PHI", help="phi up to here is low (default: 0.20)"
+    )
+    measure.add_argument("--resamples", type=int, default=2000, metavar="N", help="bootstrap resamples (default: 2000)")
+    measure.add_argument("--confidence", type=float, default=0.95, metavar="X", help="level of the intervals (default: 0.95)")
+
+
+def study_options(args: argparse.Namespace) -> StudyOptions:
+    """Return the options that the arguments of `add_study_arguments` state."""
+    from difficulty.study import StudyOptions
+
+    return StudyOptions(
+        n_buckets=args.buckets,
+        edges=args.gap_edges or args.edges,
+        exclude_gold_ties=args.exclude_gold_ties,
+        gold_scale=args.gold_scale,
+        invalid=args.invalid,
+        tie_credit=args.tie_credit,
+        recovery_level=args.level,
+        alpha=args.alpha,
+        high_repeatability=args.high_repeatability,
+        low_flip_rate=args.low_flip_rate,
+        n_resamples=args.resamples,
+        level=args.confidence,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``python -m difficulty`` and return its exit code."""
+    return run(_difficulty, argv, prog="rankgap difficulty")
+
+
+def _difficulty(argv: list[str]) -> None:
+    parser = build_parser(
+        "difficulty",
+        "How reliable is a judge on close and on far pairs? Repeatability C, flip rate phi, accuracy A and the "
+        "trustworthy rate T, overall and by quartile of the gold gap; triads; and rho of the ranking against gold.",
+        example=EXAMPLE,
+    )
+    add_verdict_arguments(parser)
+    add_study_arguments(parser)
+    files = parser.add_argument_group("files")
+    files.add_argument("--disputed", metavar="PATH", help="write the pairs that flip or are unstable, for people to review")
+    files.add_argument("--decisions", metavar="PATH", help="write one row per pair with the swap-consistent decision")
+    files.add_argument("--plot", metavar="PATH", help="draw swap consistency and accuracy by gap bucket")
+    add_output_arguments(parser)
+    args = parser.parse_args(argv)
+
+    from difficulty.decisions import decide_pairs, list_disputed
+    from difficulty.study import study_groups
+    from rank.command import Report, emit, progress, write_table
+    from rank.readers import read_gold, read_verdicts
+    from rank.tally import tally_verdicts
+
+    table = read_verdicts(
+        args.verdicts, by=args.by, layout=args.layout, drop_exact_copies=args.drop_exact_copies
+    )
+    tally = tally_verdicts(table)
+    gold = read_gold(args.gold) if args.gold else None
+    studies = list(
+        progress(
+            study_groups(tally, gold, study_options(args), rng=args.seed),
+            total=tally.n_groups,
+            label="groups",
+            quiet=args.quiet,
+        )
+    )
+    notes = [*tally.notes, *count_notes(tally.ledger)]
+    if gold is not None:
+        notes += gold.coverage_notes(tally)
+    else:
+        notes.append("no gold given: C, phi, primacy and triads only; --gold adds accuracy, T, gap buckets and rho")
+    if args.disputed:
+        write_table(args.disputed, list_disputed(tally, gold.align(tally) if gold else None, invalid=args.invalid))
+    if args.decisions:
+        write_table(args.decisions, decide_pairs(tally, invalid=args.invalid))
+    if args.plot:
+        from difficulty.plotting import save_bucket_plot
+
+        save_bucket_plot(studies, args.plot)
+    report = Report(
+        title=f"Difficulty of pairs: {', '.join(args.verdicts)}",
+        sections=tuple(_sections(studies)),
+        sentences=tuple(_sentences(studies)),
+        data={"groups": [study.to_dict() for study in studies], "notes": notes, "counts": dict(tally.ledger)},
+        notes=tuple(notes),
+    )
+    emit(report, args)
+
+
+def count_notes(ledger: Any) -> list[str]:
+    """Say how many rows were read and how many verdicts are invalid."""
+    rows, invalid = ledger.get("n_rows", 0), ledger.get("n_invalid", 0)
+    text = f"{rows:,} row(s) read"
+    if invalid:
+        text += f"; {invalid:,} invalid verdict(s) (empty) are in no denominator unless --invalid equal is given"
+    return [text]
+
+
+def _sections(studies: list[GroupStudy]) -> list[Section]:
+    import pandas as pd
+
+    from difficulty.study import UNDEFINED_REASONS
+    from rank.command import Column, Section
+
+    labels = list(studies[0].labels)
+    keys = tuple(Column(name) for name in labels if len({s.labels[name] for s in studies}) > 1 or len(labels) == 1)
+    level = f"{studies[0].options.level:.0%}"
+
+    def interval(name: str, header: str, kind: str = "share") -> Any:
+        return Column(name, header, kind, low=f"{name}_low", high=f"{name}_high")
+
+    overall = pd.DataFrame([{**s.labels, **s.overall()} for s in studies])
+    repeated = overall["repeatability"].notna().any()
+    with_gold = bool((overall["n_pairs_gold"] > 0).any())
+    columns = [*keys, Column("n_pairs_swapped", "pairs", "count"), interval("repeatability", "C")]
+    columns += [interval("flip_rate", "phi"), interval("inconsistent_pair_primacy", "IPP")]
+    if with_gold:
+        columns += [interval("accuracy", "A"), interval("trustworthy_rate", "T")]
+        if not repeated:
+            columns.append(interval("trustworthy_rate_upper", "T at most"))
+        columns.append(interval("ceiling", "ceiling"))
+    if overall["spearman"].notna().any():
+        columns += [interval("spearman", "rho"), interval("kendall", "tau")]
+    notes = [
+        f"C repeatability, phi flip rate, IPP share of flips that lean to the first slot, all shares with {level} intervals"
+    ]
+    if with_gold:
+        notes.append(
+            "A accuracy, T = C (A - phi q_u) trustworthy rate, ceiling 1 - phi (1 - q_u); rho and tau: ranking against gold"
+        )
+        if not repeated:
+            notes.append("T at most: A - phi q_u, which assumes perfect repeatability")
+    for study in studies:
+        r = study.recovery
+        if r is not None and r.reason:
+            notes.append(f"rho of {study.name}: {r.reason}")
+    sections = [Section("Overall", overall, tuple(columns), tuple(notes), UNDEFINED_REASONS)]
+
+    parts = [s.profile.to_frame().assign(**s.labels) for s in studies if s.profile.buckets is not None]
+    reasons = {s.profile.reason for s in studies if s.profile.buckets is None}
+    if parts:
+        frame = pd.concat(parts, ignore_index=True)
+        frame["gap"] = [f"{low:.3g} – {high:.3g}" for low, high in zip(frame["gap_low"], frame["gap_high"], strict=True)]
+        bucket_columns = [*keys, Column("bucket"), Column("gap", "gold gap", "text"), Column("n_pairs", "pairs", "count")]
+        bucket_columns += [interval("swap_consistency", "swap consistency"), interval("accuracy", "A")]
+        if frame["trustworthy_rate"].notna().any():
+            bucket_columns += [interval("repeatability", "C"), interval("trustworthy_rate", "T")]
+        bucket_columns += [interval("inconsistent_pair_primacy", "IPP")]
+        bucket_columns += [Column("share_of_flips", "of all flips", "share", 2), Column("share_of_wrong", "of all errors", "share", 2)]
+        if "expected_swap_consistency" in frame:
+            bucket_columns += [
+                Column("expected_swap_consistency", "calibrated swap c.", "share", 2),
+                Column("expected_accuracy", "calibrated A", "share", 2),
+                Column("flip_cost", "flip cost (nats)", "number", 2),
+            ]
+        bucket_notes = list(dict.fromkeys(note for s in studies if s.profile.buckets for note in s.profile.buckets.notes))
+        basis = {s.profile.buckets.basis for s in studies if s.profile.buckets}
+        of_what = {"items": "all within-context pairs of the judged items", "judged": "the judged pairs", "fixed": "given by --gap-edges"}
+        bucket_notes.append("edges: " + "; ".join(of_what[b] for b in sorted(basis)) + ". close: gap <= first edge, far: gap >= last edge")
+        unknown = sum(s.profile.buckets.n_unknown for s in studies if s.profile.buckets)
+        ties = sum(s.profile.buckets.n_excluded_ties for s in studies if s.profile.buckets)
+        if unknown or ties:
+            bucket_notes.append(f"{unknown} pair(s) without a known gap and {ties} excluded gold tie(s) are in no bucket")
+        sections.append(
+            Section("By gold gap", frame, tuple(bucket_columns), tuple(bucket_notes), UNDEFINED_REASONS, tuple(labels))
+        )
+        sections.append(_difference_section(studies, keys))
+    elif reasons != {"there is no gold"}:
+        sections.append(Section("By gold gap", pd.DataFrame(), (), tuple(sorted(reasons))))
+    sections.append(_triad_section(studies, keys))
+    return sections
+
+
+def _difference_section(studies: list[GroupStudy], keys: tuple[Any, ...]) -> Section:
+    import pandas as pd
+
+    from rank.command import Column, Section
+
+    names = {"swap_consistency": "swap consistency", "accuracy": "A", "trustworthy_rate": "T", "inconsistent_pair_primacy": "IPP"}
+    rows = []
+    for study in studies:
+        for name, (estimate, low, high) in study.profile.close_minus_far.items():
+            if name in names:
+                rows.append({**study.labels, "metric": names[name], "estimate": estimate, "estimate_low": low, "estimate_high": high})
+    frame = pd.DataFrame(rows).dropna(subset=["estimate"])
+    columns = (*keys, Column("metric"), Column("estimate", "close minus far", "difference", low="estimate_low", high="estimate_high"))
+    return Section("Close minus far", frame, columns, (), {}, tuple(column.name for column in keys))
+
+
+def _triad_section(studies: list[GroupStudy], keys: tuple[Any, ...]) -> Section:
+    import pandas as pd
+
+    from rank.command import Column, Section
+
+    frame = pd.DataFrame([{**s.labels, **s.triad_fields()} for s in studies])
+    columns = [*keys, Column("n_complete", "complete", "count"), Column("n_incomplete", "incomplete", "count")]
+    for name in ("cyclic", "mixed", "inequality", "inequality_valid"):
+        column = f"{name}_share"
+        header = "valid inequality" if name == "inequality_valid" else name
+        columns.append(Column(column, header, "share", 3, low=f"{column}_low", high=f"{column}_high"))
+    notes = (
+        "cyclic A>B>C>A; mixed A>B>C, A~C; inequality A~B~C, A>C (~ undecided); valid: the decided edge has the largest gold "
+        "gap and agrees with gold",
+    )
+    undefined = {f"{name}_share": "no complete triad" for name in ("cyclic", "mixed", "inequality")}
+    undefined["inequality_valid_share"] = "no inequality triad with known gold gaps"
+    return Section("Triads", frame, tuple(columns), notes, undefined)
+
+
+def _sentences(studies: list[GroupStudy]) -> list[str]:
+    sentences = []
+    for study in studies[:_MOST_SENTENCES]:
+        sentences.append(describe(study))
+    if len(studies) > _MOST_SENTENCES:
+        sentences.append(f"({len(studies) - _MOST_SENTENCES} more groups in the tables)")
+    return sentences
+
+
+def describe(study: GroupStudy) -> str:
+    """Say in one or two sentences what the numbers of a group mean."""
+    from difficulty.reliability import FAILURE_MODES
+
+    overall = study.overall()
+    n, flips = overall["n_pairs_swapped"], overall["n_flips"]
+    name = "" if not study.labels else f"{study.name}: "
+    if not n:
+        return f"{name}no pair was judged in both orders: position bias is UNOBSERVED, and flip rate, ceiling and T are undefined."
+    text = f"{name}{flips:,} of {n:,} pairs flip when the order is swapped"
+    close, far = study.bucket("close"), study.bucket("far")
+    difference = study.profile.close_minus_far.get("swap_consistency")
+    if difference is not None and close["n_pairs_swapped"] and far["n_pairs_swapped"]:
+        text += f" ({close['flip_rate']:.0%} of the close, {far['flip_rate']:.0%} of the far pairs"
+        if difference[1] <= 0 <= difference[2]:
+            text += "; the difference is within noise"
+        text += ")"
+    lean = overall["inconsistent_pair_primacy"]
+    low, high = overall["inconsistent_pair_primacy_low"], overall["inconsistent_pair_primacy_high"]
+    if flips and lean == lean:
+        if low > 0.5:
+            text += f", {lean:.0%} of them towards the first slot"
+        elif high < 0.5:
+            text += f", {1 - lean:.0%} of them towards the second slot"
+        else:
+            text += ", to neither slot in particular"
+    text += "."
+    if study.mode:
+        text += f" {study.mode.capitalize()}: {FAILURE_MODES[study.mode]}."
+    elif overall["repeatability"] != overall["repeatability"]:
+        text += " Repeatability is unobserved (one run)."
+    if overall["spearman"] == overall["spearman"]:
+        low, high = overall["spearman_low"], overall["spearman_high"]
+        bounds = f" [{low:.2f}, {high:.2f}]" if low == low else ""
+        rate = "T" if overall["trustworthy_rate"] == overall["trustworthy_rate"] else "T is at most"
+        value = overall["trustworthy_rate"] if rate == "T" else overall["trustworthy_rate_upper"]
+        text += f" {rate} {'is ' if rate == 'T' else ''}{value:.3f} while rho is {overall['spearman']:.2f}{bounds}."
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())
