@@ -1,7 +1,8 @@
 """The errors that rankgap raises on purpose.
 
-Everything that a user's input can cause is an :class:`InputError`; the command line prints it as one sentence and
-leaves with exit code 1. A :class:`ConvergenceError` is a failure of an algorithm, not of the input.
+Everything that a user's input can cause is an :class:`InputError`; the command line prints it as one
+sentence and leaves with exit code 1. A :class:`ConvergenceError` is a failure of an algorithm,
+not of the input.
 """
 
 from __future__ import annotations
