@@ -1,0 +1,819 @@
+"""Generalizability study: which facet of a judging design moves the verdict, and what more of it would buy.
+
+The verdict direction y (1: the canonical item i wins, 0: item j wins) of a call is modelled as
+
+    y = mean + pair + judge + format + order + pair:judge + pair:format + pair:order + residual
+
+with all effects random and independent. The pair component is what a study wants to measure (which item is
+better); everything else is error that more judges, formats, orders or runs average out. The residual holds
+the noise of repeated runs and every interaction that is not in the model (judge x format and so on).
+
+The restricted likelihood needs no rows and no n x n matrix: within a pair, all effects act through the
+one-hot columns of [1, judge, format, order], so a pair enters through the counts A = X'X and the sums b = X'y
+(q columns), pairs with equal counts share all matrix work, and judge, format and order are added as a rank-q
+update. One evaluation costs O(distinct designs x q^3), whatever the number of verdicts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from rank.exceptions import InputError
+from rank.tally import I_WINS, INCONSISTENT, INVALID, J_WINS, TIE, combine_codes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from rank.tally import Tally
+
+COMPONENTS = ("pair", "judge", "format", "order", "pair:judge", "pair:format", "pair:order", "residual")
+FACETS = ("judge", "format", "order")
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_RESIDUAL = len(COMPONENTS) - 1
+_MEMBERS = (
+    (0,),
+    (1,),
+    (2,),
+    (3,),
+    (0, 1),
+    (0, 2),
+    (0, 3),
+)  # which of pair, judge, format, order a component crosses
+_FLOOR = 1e-9  # smallest residual, in units of the variance of y
+_TIE_POLICIES = ("half", "drop")
+
+
+@dataclass(frozen=True)
+class GStudy:
+    """Variance components of the verdict direction.
+
+    Attributes
+    ----------
+    component : tuple of str
+        `COMPONENTS`, in this order in all arrays.
+    variance : (8,) float
+        REML estimates, never negative, in squared units of y. NaN: not estimable from this table, see
+        `reason`.
+    percent : (8,) float
+        Share of the sum of the estimated components, in percent; NaN where the variance is, or if y is
+        constant.
+    std_error : (8,) float
+        From the observed information; NaN for components at zero (the normal approximation fails at a bound).
+    anova : (8,) float
+        Unconstrained estimates from mean squares, possibly negative. Balanced tables only, otherwise NaN.
+    reason : tuple of str
+        Why a component is NaN; empty where it is not.
+    mean : float
+        Generalized least-squares mean of y.
+    n_pairs, n_judges, n_formats, n_orders : int
+        Levels.
+    n_verdicts, n_cells : int
+        Verdicts used; (pair, judge, format, order) cells they fall into.
+    n_invalid : int
+        Verdicts that carry no direction (unparsed, or ties with ``ties="drop"``) and were left out.
+    balanced : bool
+        Every cell present, with the same number of runs.
+    method : str
+        "anova" (closed form, equal to REML) or "reml" (optimised).
+    log_likelihood : float
+        Restricted log-likelihood, without the term 1/2 log|X'X|; NaN if y is constant.
+    converged : bool
+    notes : tuple of str
+        Sentences for the reader.
+    """
+
+    component: tuple[str, ...]
+    variance: Floats
+    percent: Floats
+    std_error: Floats
+    anova: Floats
+    reason: tuple[str, ...]
+    mean: float
+    n_pairs: int
+    n_judges: int
+    n_formats: int
+    n_orders: int
+    n_verdicts: int
+    n_cells: int
+    n_invalid: int
+    balanced: bool
+    method: str
+    log_likelihood: float
+    converged: bool
+    notes: tuple[str, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per component."""
+        import pandas as pd
+
+        columns = ("component", "variance", "percent", "std_error", "anova", "reason")
+        return pd.DataFrame({name: getattr(self, name) for name in columns})
+
+
+@dataclass(frozen=True)
+class DStudy:
+    """Projected reliability of designs; all arrays have one entry per design of the grid.
+
+    Attributes
+    ----------
+    n_judges, n_formats, n_orders, n_runs : (D,) int
+    n_calls : (D,) int
+        Calls per pair, the product of the four.
+    generalizability : (D,) float
+        E rho^2, reliability of the order of pairs (relative error).
+    dependability : (D,) float
+        Phi, reliability of the absolute value (main effects of the facets count as error). Never above E
+        rho^2.
+    target : float or None
+    kind : str
+        Which coefficient the target is for.
+    cheapest : int or None
+        Index of the design with the fewest calls that reaches the target (the higher coefficient on equal
+        calls).
+    notes : tuple of str
+    """
+
+    n_judges: Ints
+    n_formats: Ints
+    n_orders: Ints
+    n_runs: Ints
+    n_calls: Ints
+    generalizability: Floats
+    dependability: Floats
+    target: float | None
+    kind: str
+    cheapest: int | None
+    notes: tuple[str, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per design."""
+        import pandas as pd
+
+        columns = (
+            "n_judges",
+            "n_formats",
+            "n_orders",
+            "n_runs",
+            "n_calls",
+            "generalizability",
+            "dependability",
+        )
+        return pd.DataFrame({name: getattr(self, name) for name in columns})
+
+
+def g_study(
+    pair: npt.ArrayLike,
+    judge: npt.ArrayLike,
+    format: npt.ArrayLike,
+    order: npt.ArrayLike,
+    y: npt.ArrayLike,
+    *,
+    count: npt.ArrayLike | None = None,
+    std_errors: str = "observed",
+    max_iter: int = 100,
+) -> GStudy:
+    """Estimate the variance components of y by restricted maximum likelihood.
+
+    Parameters
+    ----------
+    pair, judge, format, order : (M,) int
+        Level of each facet, any integer codes. A facet without variation is given as zeros.
+    y : (M,) float
+        Verdict direction, or any response; NaN is left out and counted.
+    count : (M,) float, optional
+        How many verdicts a row stands for (default 1): a table of counts is never expanded.
+    std_errors : {"observed", "none"}
+    max_iter : int
+        Iterations of the optimiser.
+
+    Returns
+    -------
+    GStudy
+
+    Raises
+    ------
+    InputError
+        Lengths that differ, negative counts, fewer than two verdicts.
+
+    Notes
+    -----
+    A component is left out, with its reason, when the table cannot tell it apart from the mean and the
+    components before it (residual, pair, judge, format, order, pair:judge, pair:format, pair:order): one
+    level only, a facet nested in another one, a single run per cell where the residual is the highest
+    interaction. This is decided on the inner products tr(P K P L) of the covariance structures, P the
+    projection on contrasts.
+
+    Balanced tables with non-negative mean-square estimates use these: they are the REML solution in closed
+    form. Otherwise projected Newton steps on the variances with exact gradients reach the constrained
+    maximum.
+
+    References
+    ----------
+    Brennan 2001, Generalizability Theory, Springer; Patterson & Thompson 1971, Biometrika 58.
+
+    Examples
+    --------
+    Two judges, three pairs, and a perfect understanding about all but one verdict:
+
+    >>> result = g_study([0, 0, 1, 1, 2, 2], [0, 1] * 3, [0] * 6, [0] * 6, [1, 1, 0, 0, 0, 1])
+    >>> result.percent.round(1)
+    array([50.,  0., nan, nan, nan, nan, nan, 50.])
+    >>> result.reason[4]
+    'pair:judge cannot be told apart from the residual in this table'
+    """
+    data = _data_iv(pair, judge, format, order, y, count, std_errors)
+    return _fit(data, std_errors == "observed", max_iter, ())
+
+
+def g_study_of_tally(
+    tally: Tally,
+    *,
+    judge: str = "judge",
+    format: str = "format",
+    ties: str = "half",
+    std_errors: str = "observed",
+) -> GStudy:
+    """Variance components of the verdicts of a tally.
+
+    A pair is two items of a context (and dataset), across all groups. The facets judge and format are columns
+    of ``tally.groups``; a column the tally does not have counts as one level. Verdicts of groups that differ
+    in other columns only are treated as runs of the same cell.
+
+    Parameters
+    ----------
+    tally : Tally
+    judge, format : str
+        Group columns that play these roles; ``format`` may be any column, e.g. temperature.
+    ties : {"half", "drop"}
+        A tie (and a stated "inconsistent") counts y = 1/2, or has no direction. Invalid verdicts never have
+        one. What is left out is counted in `n_invalid`.
+    std_errors : {"observed", "none"}
+
+    Returns
+    -------
+    GStudy
+    """
+    if ties not in _TIE_POLICIES:
+        raise InputError(f"g-study: ties must be one of {', '.join(_TIE_POLICIES)}, found '{ties}'")
+    notes = []
+    levels = []
+    for name in (judge, format):
+        if name in tally.groups.columns:
+            codes, _ = _codes(tally.groups[name].to_numpy(dtype=str))
+            levels.append(codes[tally.group])
+        else:
+            levels.append(np.zeros(tally.group.size, dtype=np.int64))
+    others = [
+        str(name)
+        for name in tally.groups.columns
+        if name not in (judge, format, "dataset") and tally.groups[name].nunique() > 1
+    ]
+    if others:
+        notes.append(
+            f"{', '.join(others)} differ between groups and are no facet here: "
+            "their effect is part of the residual"
+        )
+    n_items = len(tally.items)
+    pair = combine_codes(
+        (tally.context, len(tally.contexts)), (tally.item_i, n_items), (tally.item_j, n_items)
+    )
+    value = np.full(tally.counts.shape[-1], np.nan)
+    value[[I_WINS, J_WINS]] = 1.0, 0.0
+    if ties == "half":
+        value[[TIE, INCONSISTENT]] = 0.5
+    used, order, outcome = np.nonzero(tally.counts)
+    count = tally.counts[used, order, outcome]
+    n_odd = int(tally.counts[..., [TIE, INCONSISTENT]].sum())
+    if n_odd:
+        treated = "count as half a win for either item" if ties == "half" else "are left out"
+        notes.append(f"{n_odd} ties (or stated inconsistencies) {treated}")
+    n_bad = int(tally.counts[..., INVALID].sum())
+    if n_bad:
+        notes.append(f"{n_bad} invalid verdicts are left out")
+    data = _data_iv(pair[used], levels[0][used], levels[1][used], order, value[outcome], count, std_errors)
+    return _fit(data, std_errors == "observed", 100, tuple(notes))
+
+
+def d_study(
+    study: GStudy,
+    *,
+    n_judges: int | Sequence[int] = (1, 2, 3, 5),
+    n_formats: int | Sequence[int] = (1, 2, 3, 5),
+    n_orders: int | Sequence[int] = (1, 2),
+    n_runs: int | Sequence[int] = (1, 2, 3, 5, 10),
+    target: float | None = None,
+    kind: str = "generalizability",
+) -> DStudy:
+    r"""Project the reliability of a pair's mean verdict to other designs.
+
+    With n_j judges, n_f formats, n_o orders and n_r runs, all crossed with pairs (Brennan 2001, ch. 4):
+
+        relative error  d = pair:judge / n_j + pair:format / n_f + pair:order / n_o + residual / (n_j n_f n_o
+        n_r) absolute error  D = d + judge / n_j + format / n_f + order / n_o E rho^2 = pair / (pair + d),
+        Phi = pair / (pair + D)
+
+    Parameters
+    ----------
+    study : GStudy
+    n_judges, n_formats, n_orders, n_runs : int or sequence of int
+        The grid is their product.
+    target : float in (0, 1), optional
+        Coefficient to reach; the cheapest design of the grid that does so is named.
+    kind : {"generalizability", "dependability"}
+        Which coefficient the target is for.
+
+    Returns
+    -------
+    DStudy
+        A design with several levels of a facet that the study saw at one level only is NaN: how pairs
+        interact with that facet is unobserved (it sits inside the pair component). NaN as well if the pair
+        component is not estimable, and 0 / 0 (no variance at all).
+
+    Raises
+    ------
+    InputError
+        Sizes below 1, a target outside (0, 1), an unknown kind.
+
+    Notes
+    -----
+    The residual includes interactions that are not in the model; dividing it by n_r as well assumes that it
+    is noise between runs, so gains from runs alone are an upper bound.
+
+    Examples
+    --------
+    >>> study = g_study([0, 0, 1, 1, 2, 2], [0, 1] * 3, [0] * 6, [0] * 6, [1, 1, 0, 0, 0, 1])
+    >>> plan = d_study(study, n_judges=[1, 2, 4], n_formats=1, n_orders=1, n_runs=1, target=0.6)
+    >>> plan.generalizability.round(3)
+    array([0.5  , 0.667, 0.8  ])
+    >>> int(plan.n_judges[plan.cheapest])
+    2
+    """
+    if kind not in ("generalizability", "dependability"):
+        raise InputError(f"d-study: kind must be generalizability or dependability, found '{kind}'")
+    if target is not None and not 0 < target < 1:
+        raise InputError(f"d-study: the target must lie between 0 and 1, found {target}")
+    sizes = {"n_judges": n_judges, "n_formats": n_formats, "n_orders": n_orders, "n_runs": n_runs}
+    choices = []
+    for name, value in sizes.items():
+        choice = np.unique(np.atleast_1d(np.asarray(value)))
+        if choice.size == 0 or (choice < 1).any() or (choice != np.floor(choice)).any():
+            raise InputError(f"d-study: {name} must be whole numbers of at least 1, found {value}")
+        choices.append(choice.astype(np.int64).tolist())
+    grid = np.array(list(product(*choices)), dtype=np.int64)
+    n_calls = grid.prod(axis=1)
+    part = dict(zip(study.component, study.variance, strict=True))
+    relative = _known(part["residual"]) / n_calls
+    main = np.zeros(len(grid))
+    unseen = np.zeros(len(grid), dtype=bool)
+    notes = []
+    for column, facet in enumerate(FACETS):
+        relative = relative + _known(part[f"pair:{facet}"]) / grid[:, column]
+        main = main + _known(part[facet]) / grid[:, column]
+        if getattr(study, f"n_{facet}s") < 2:
+            unseen |= grid[:, column] > 1
+            if (grid[:, column] > 1).any():
+                notes.append(
+                    f"the study has one {facet} only, so designs with more than one cannot be projected"
+                )
+        elif math.isnan(part[f"pair:{facet}"]):
+            notes.append(
+                f"pair:{facet} is not estimable here and counts as part of what it is confounded with"
+            )
+    pair = part["pair"]
+    if math.isnan(pair):
+        notes.append(f"no reliability without a pair component: {study.reason[0]}")
+    elif pair + relative.max() + main.max() <= 0:
+        notes.append("all verdicts are equal: reliability is undefined")
+        pair = math.nan
+    generalizability = np.where(unseen, np.nan, pair / (pair + relative))
+    dependability = np.where(unseen, np.nan, pair / (pair + relative + main))
+    cheapest = None
+    if target is not None:
+        reached = generalizability if kind == "generalizability" else dependability
+        good = np.flatnonzero(reached >= target)
+        if good.size:
+            cheapest = int(good[np.lexsort((-reached[good], n_calls[good]))[0]])
+        else:
+            notes.append(f"no design of the grid reaches {kind} {target:g}")
+    return DStudy(
+        n_judges=grid[:, 0],
+        n_formats=grid[:, 1],
+        n_orders=grid[:, 2],
+        n_runs=grid[:, 3],
+        n_calls=n_calls,
+        generalizability=generalizability,
+        dependability=dependability,
+        target=target,
+        kind=kind,
+        cheapest=cheapest,
+        notes=tuple(notes),
+    )
+
+
+def _known(value: float) -> float:
+    """A component that is not estimable adds nothing of its own: it is inside another one."""
+    return 0.0 if math.isnan(value) else float(value)
+
+
+# --- data
+# -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Cells of a study: facet codes (4, C), verdicts n and sum of centred y per cell; totals."""
+
+    code: Ints
+    levels: tuple[int, int, int, int]
+    n: Floats
+    total: Floats
+    squares: float  # sum of squares of all y about their mean
+    mean: float
+    n_left_out: int
+
+    @property
+    def n_all(self) -> float:
+        return float(self.n.sum())
+
+
+def _codes(values: npt.NDArray) -> tuple[Ints, int]:
+    distinct, code = np.unique(values, return_inverse=True)
+    return code.astype(np.int64), distinct.size
+
+
+def _data_iv(
+    pair: npt.ArrayLike,
+    judge: npt.ArrayLike,
+    format: npt.ArrayLike,
+    order: npt.ArrayLike,
+    y: npt.ArrayLike,
+    count: npt.ArrayLike | None,
+    std_errors: str,
+) -> _Data:
+    if std_errors not in ("observed", "none"):
+        raise InputError(f"g-study: std_errors must be observed or none, found '{std_errors}'")
+    value = np.asarray(y, dtype=float).ravel()
+    facets = [np.asarray(facet).ravel() for facet in (pair, judge, format, order)]
+    n = np.ones(value.size) if count is None else np.asarray(count, dtype=float).ravel()
+    sizes = [array.size for array in (*facets, value, n)]
+    if len(set(sizes)) > 1:
+        raise InputError(f"g-study: pair, judge, format, order, y, count differ in length: {sizes}")
+    if not (np.isfinite(n) & (n >= 0)).all():
+        raise InputError("g-study: counts must be finite and not negative")
+    if np.isinf(value).any():
+        raise InputError("g-study: y must be finite (NaN where there is no direction)")
+    known = np.isfinite(value) & (n > 0)
+    left_out = int(round(n[np.isnan(value)].sum()))
+    value, n = value[known], n[known]
+    if n.sum() < 2:
+        raise InputError(f"g-study: needs at least two verdicts with a direction, found {n.sum():g}")
+    coded = [_codes(facet[known]) for facet in facets]
+    key = combine_codes(*coded)
+    _, example, cell = np.unique(key, return_index=True, return_inverse=True)
+    mean = float(n @ value / n.sum())
+    centred = value - mean
+    return _Data(
+        code=np.stack([codes[example] for codes, _ in coded]),
+        levels=(coded[0][1], coded[1][1], coded[2][1], coded[3][1]),
+        n=np.bincount(cell, weights=n).astype(float),
+        total=np.bincount(cell, weights=n * centred).astype(float),
+        squares=float(n @ centred**2),
+        mean=mean,
+        n_left_out=left_out,
+    )
+
+
+# --- what the table can tell
+# ----------------------------------------------------------------------------------------
+
+
+def _structure(data: _Data) -> tuple[Floats, Floats, list[Ints]]:
+    """Inner products tr(P K P L) of the covariance structures, y'P K P y, and the levels of all cells."""
+    level = []
+    for members in _MEMBERS:
+        code, _ = _codes(combine_codes(*[(data.code[k], data.levels[k]) for k in members]))
+        level.append(code)
+    n_all = data.n_all
+    size = [np.bincount(code, weights=data.n) for code in level]
+    gram = np.empty((_RESIDUAL + 1, _RESIDUAL + 1))
+    score = np.empty(_RESIDUAL + 1)
+    for a in range(_RESIDUAL):
+        row_sum = float(size[a] @ size[a])
+        for b in range(a, _RESIDUAL):
+            joint, _ = _codes(level[a] * size[b].size + level[b])
+            n_joint = np.bincount(joint, weights=data.n)
+            cross = float(data.n @ (size[a][level[a]] * size[b][level[b]]))
+            both = (
+                float(n_joint @ n_joint) - 2 * cross / n_all + row_sum * float(size[b] @ size[b]) / n_all**2
+            )
+            gram[a, b] = gram[b, a] = both
+        gram[a, _RESIDUAL] = gram[_RESIDUAL, a] = n_all - row_sum / n_all
+        score[a] = float((np.bincount(level[a], weights=data.total) ** 2).sum())
+    gram[_RESIDUAL, _RESIDUAL] = n_all - 1
+    score[_RESIDUAL] = data.squares
+    return gram, score, level
+
+
+def _estimable(gram: Floats, levels: tuple[int, ...]) -> tuple[list[int], list[str]]:
+    """Components to keep, and for every component the reason why it is not kept (or "")."""
+    reason = [""] * (_RESIDUAL + 1)
+    kept = [_RESIDUAL]
+    scale = np.sqrt(np.maximum(np.diag(gram), 0))
+    for k in range(_RESIDUAL):
+        name = COMPONENTS[k]
+        single = [("pair", *FACETS)[m] for m in _MEMBERS[k] if levels[m] < 2 and not (m == 0 and k)]
+        if single:
+            reason[k] = f"only one {single[0]} in this table"
+            continue
+        if scale[k] ** 2 <= 1e-9 * gram[_RESIDUAL, _RESIDUAL]:
+            reason[k] = f"{name} does not vary in this table"
+            continue
+        cosine = gram[np.ix_(kept, kept)] / np.outer(scale[kept], scale[kept])
+        toward = gram[kept, k] / (scale[kept] * scale[k])
+        weight = np.linalg.solve(cosine, toward)
+        if 1 - toward @ weight > 1e-9:
+            kept.append(k)
+            continue
+        names = [COMPONENTS[c] for c, w in zip(kept, weight, strict=True) if abs(w) > 1e-6]
+        names.sort(key=COMPONENTS.index)
+        text = " and ".join("the residual" if other == "residual" else other for other in names)
+        reason[k] = f"{name} cannot be told apart from {text} in this table"
+    return sorted(kept), reason
+
+
+# --- restricted likelihood
+# ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Likelihood:
+    """Sufficient statistics; columns of X are [1, levels of each facet with more than one level]."""
+
+    a: Floats  # (D, q, q) X'X of every distinct pair design
+    m: Floats  # (D,) pairs with that design
+    b: Floats  # (D, q) sum over those pairs of X'y
+    bb: Floats  # (D, q, q) sum of outer products of X'y
+    group: Ints  # (q,) 0 for the constant column, 1..3 for judge, format, order
+    n_all: float
+    squares: float
+    kept: tuple[int, ...]
+
+    def evaluate(self, theta: Floats) -> tuple[float, Floats, float]:
+        """-2 x restricted log-likelihood (without constants), its gradient in the kept components, and the
+        mean.
+
+        B = residual I + X D X' is the covariance of one pair without the main effects of judge, format,
+        order, which enter as the update X L X' over all pairs; the constant column of L carries the mean (a
+        flat prior).
+        """
+        full = np.zeros(_RESIDUAL + 1)
+        full[list(self.kept)] = theta
+        residual = full[_RESIDUAL]
+        q = self.group.size
+        inner = np.sqrt(np.where(self.group == 0, full[0], full[self.group + 3]))
+        outer = np.sqrt(np.where(self.group == 0, 1.0, full[self.group]))
+        kernel = np.eye(q) + inner[:, None] * self.a * inner / residual
+        factor = np.linalg.cholesky(kernel)
+        log_det = 2 * np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
+        shrink = inner[:, None] * np.linalg.inv(kernel) * inner / residual
+        left = (np.eye(q) - self.a @ shrink) / residual  # X'B^-1 y = left @ X'y
+        c = left @ self.a  # X'B^-1 X
+        u = np.einsum("dij,dj->di", left, self.b)
+        c_sum, u_sum = np.einsum("d,dij->ij", self.m, c), u.sum(axis=0)
+        t = outer[:, None] * c_sum * outer + np.diag((self.group > 0).astype(float))
+        t_factor = np.linalg.cholesky(t)
+        solved = np.linalg.solve(t, outer * u_sum)
+        quadratic = (self.squares - (shrink * self.bb).sum()) / residual - (outer * u_sum) @ solved
+        value = self.n_all * math.log(residual) + self.m @ log_det + quadratic
+        value += 2 * np.log(np.diagonal(t_factor)).sum()
+
+        h = outer * solved
+        update = outer[:, None] * np.linalg.inv(t) * outer
+        c_update = c @ update
+        trace = np.einsum("dij,dij->di", c - c_update @ c, np.eye(q)[None])
+        ch = c @ h
+        square = np.einsum("dij,djk,dik->di", left, self.bb, left, optimize=True)
+        square += ch * (self.m[:, None] * ch - 2 * u)
+        inner_gradient = (self.m[:, None] * trace - square).sum(axis=0)
+        outer_gradient = np.diag(c_sum - c_sum @ update @ c_sum) - (u_sum - c_sum @ h) ** 2
+        gradient = np.zeros(_RESIDUAL + 1)
+        gradient[0] = inner_gradient[self.group == 0].sum()
+        for facet in (1, 2, 3):
+            gradient[facet] = outer_gradient[self.group == facet].sum()
+            gradient[facet + 3] = inner_gradient[self.group == facet].sum()
+        # The covariance is linear in its components: their gradients, weighted, add up to tr(PV) - y'Py.
+        explained = full[:_RESIDUAL] @ gradient[:_RESIDUAL]
+        gradient[_RESIDUAL] = (self.n_all - 1 - quadratic - explained) / residual
+        return float(value), gradient[list(self.kept)], float(h[0])
+
+
+def _likelihood(data: _Data, kept: list[int]) -> _Likelihood:
+    columns, group = [np.zeros(data.n.size, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
+    q = 1
+    for facet in (1, 2, 3):
+        if data.levels[facet] > 1:
+            columns.append(q + data.code[facet])
+            group.append(np.full(data.levels[facet], facet))
+            q += data.levels[facet]
+    n_pairs = data.levels[0]
+    a = np.zeros((n_pairs, q * q))
+    b = np.zeros((n_pairs, q))
+    for first in columns:
+        b += np.bincount(data.code[0] * q + first, weights=data.total, minlength=n_pairs * q).reshape(b.shape)
+        for second in columns:
+            place = (data.code[0] * q + first) * q + second
+            a += np.bincount(place, weights=data.n, minlength=a.size).reshape(a.shape)
+    # Pairs with equal counts share their matrices; compare rows of bytes, which is exact.
+    packed = np.ascontiguousarray(a).view(np.dtype((np.void, a.shape[1] * a.itemsize))).ravel()
+    _, example, design = np.unique(packed, return_index=True, return_inverse=True)
+    n_designs = example.size
+    order = np.argsort(design, kind="stable")
+    start = np.searchsorted(design[order], np.arange(n_designs))
+    bb = np.stack([rows.T @ rows for rows in np.split(b[order], start[1:])])
+    return _Likelihood(
+        a=a[example].reshape(n_designs, q, q),
+        m=np.bincount(design, minlength=n_designs).astype(float),
+        b=np.add.reduceat(b[order], start, axis=0),
+        bb=bb,
+        group=np.concatenate(group),
+        n_all=data.n_all,
+        squares=data.squares,
+        kept=tuple(kept),
+    )
+
+
+def _hessian(likelihood: _Likelihood, theta: Floats, gradient: Floats, step: Floats, central: bool) -> Floats:
+    """Differences of the exact gradient, symmetrised."""
+    columns = []
+    for k, h in enumerate(step):
+        ahead = theta.copy()
+        ahead[k] += h
+        if central and theta[k] > h:
+            behind = theta.copy()
+            behind[k] -= h
+            difference = likelihood.evaluate(ahead)[1] - likelihood.evaluate(behind)[1]
+            columns.append(difference / (2 * h))
+        else:
+            columns.append((likelihood.evaluate(ahead)[1] - gradient) / h)
+    matrix = np.array(columns)
+    return (matrix + matrix.T) / 2
+
+
+def _maximise(
+    likelihood: _Likelihood, start: Floats, unit: Floats, floor: Floats, max_iter: int
+) -> tuple[Floats, bool]:
+    """Projected Newton (Bertsekas 1982) on variances of at least `floor`; `unit` sets difference steps."""
+    theta = np.maximum(start, floor)
+    value, gradient, _ = likelihood.evaluate(theta)
+    for _ in range(max_iter):
+        step = 1e-4 * (theta + unit * theta[-1])
+        hessian = _hessian(likelihood, theta, gradient, step, central=False)
+        free = (theta > floor) | (gradient < 0)
+        move = np.zeros_like(theta)
+        if free.any():
+            scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)[free]), 1e-300))
+            eigenvalue, vector = np.linalg.eigh(hessian[np.ix_(free, free)] * np.outer(scale, scale))
+            eigenvalue = np.maximum(np.abs(eigenvalue), 1e-6)  # away from saddles and flat directions
+            move[free] = -scale * (vector @ ((vector.T @ (scale * gradient[free])) / eigenvalue))
+        expected = -float(gradient @ (np.maximum(theta + move, floor) - theta))
+        if expected < 1e-13 * max(1.0, abs(value)) or expected < 1e-11:
+            return np.maximum(theta + move, floor) if expected > 0 else theta, True
+        length = 1.0
+        while length > 1e-8:
+            trial = np.maximum(theta + length * move, floor)
+            trial_value, trial_gradient, trial_mean = likelihood.evaluate(trial)
+            if trial_value <= value + 1e-4 * float(gradient @ (trial - theta)):
+                break
+            length /= 2
+        else:
+            return theta, expected < 1e-7
+        theta, value, gradient = trial, trial_value, trial_gradient
+    return theta, False
+
+
+def _anova(data: _Data, kept: list[int], level: list[Ints]) -> Floats:
+    """Mean-square estimates of a balanced table; components that are not kept are NaN."""
+    n_all = data.n_all
+    square, freedom, per_level = {}, {}, {}
+    for k in kept[:-1]:
+        total = np.bincount(level[k], weights=data.total)
+        per_level[k] = n_all / total.size
+        square[k], freedom[k] = float((total**2).sum()) / per_level[k], total.size - 1
+    for k in kept[:-1]:
+        if len(_MEMBERS[k]) == 2:
+            for main in _MEMBERS[k]:
+                square[k] -= square.get(main, 0.0)
+                freedom[k] -= freedom.get(main, 0)
+    rest = data.squares - sum(square.values())
+    estimate = np.full(_RESIDUAL + 1, np.nan)
+    estimate[_RESIDUAL] = max(rest, 0.0) / (n_all - 1 - sum(freedom.values()))
+    expected = {k: square[k] / freedom[k] - estimate[_RESIDUAL] for k in kept[:-1]}
+    for k in kept[:-1]:  # mean square - residual = sum of n_l x component over all l that contain k
+        if len(_MEMBERS[k]) == 2:
+            estimate[k] = expected[k] / per_level[k]
+    for k in kept[:-1]:
+        if len(_MEMBERS[k]) == 1:
+            containing = [c for c in kept[:-1] if len(_MEMBERS[c]) == 2 and _MEMBERS[k][0] in _MEMBERS[c]]
+            estimate[k] = (expected[k] - sum(expected[c] for c in containing)) / per_level[k]
+    return estimate
+
+
+def _fit(data: _Data, with_errors: bool, max_iter: int, notes: tuple[str, ...]) -> GStudy:
+    gram, score, level = _structure(data)
+    kept, reason = _estimable(gram, data.levels)
+    variance, std_error, anova = (np.full(_RESIDUAL + 1, np.nan) for _ in range(3))
+    n_cells = data.n.size
+    balanced = n_cells == math.prod(data.levels) and bool((data.n == data.n[0]).all())
+    said = list(notes)
+    for facet, levels in zip(FACETS, data.levels[1:], strict=True):
+        if levels < 2:
+            said.append(f"one {facet} only: {facet} and pair:{facet} drop out")
+    said += [text for text in reason if text and not text.startswith("only one")]
+    if not balanced:
+        said.append("unbalanced table: no mean-square estimates")
+    method, converged, log_likelihood, mean = "reml", True, math.nan, data.mean
+    scale = data.squares / (data.n_all - 1)
+    if scale <= 1e-14 * max(1.0, data.mean**2):
+        variance[kept] = 0.0
+        if balanced:
+            anova[kept] = 0.0
+        said.append("all verdicts are equal: every component is 0 and its percentage undefined")
+    else:
+        likelihood = _likelihood(data, kept)
+        floor = np.zeros(len(kept))
+        floor[-1] = _FLOOR * scale
+        unit = np.array([level[k].max() + 1 for k in kept[:-1]] + [data.n_all]) / data.n_all
+        if balanced:
+            anova = _anova(data, kept, level)
+        if balanced and (anova[kept] >= 0).all():
+            method, theta = "anova", np.array(anova[kept])
+            at = np.maximum(theta, floor)
+        else:
+            moments = np.linalg.solve(gram[np.ix_(kept, kept)], score[kept])
+            start = np.maximum(moments, 0.01 * scale * unit)
+            start[-1] = max(start[-1], 0.01 * scale)
+            theta, converged = _maximise(likelihood, start, unit, floor, max_iter)
+            at = theta
+        if at[-1] <= floor[-1]:
+            said.append(
+                "the other components leave no residual variance; it is held at a bound, close to zero"
+            )
+            theta = np.where(np.arange(theta.size) == theta.size - 1, np.minimum(theta, at), theta)
+        value, gradient, shift = likelihood.evaluate(at)
+        mean = data.mean + shift
+        log_likelihood = -0.5 * (value + (data.n_all - 1) * math.log(2 * math.pi))
+        variance[kept] = theta
+        if with_errors and at[-1] > floor[-1]:
+            std_error[kept] = _std_errors(likelihood, at, gradient, 1e-3 * (at + unit * at[-1]), floor)
+    if not converged:
+        said.append(f"REML did not converge in {max_iter} iterations; the components are not final")
+    whole = np.nansum(variance)
+    percent = 100 * variance / whole if whole > 0 else np.full(variance.shape, np.nan)
+    n_pairs, n_judges, n_formats, n_orders = data.levels
+    return GStudy(
+        component=COMPONENTS,
+        variance=variance,
+        percent=percent,
+        std_error=std_error,
+        anova=anova,
+        reason=tuple(reason),
+        mean=mean,
+        n_pairs=n_pairs,
+        n_judges=n_judges,
+        n_formats=n_formats,
+        n_orders=n_orders,
+        n_verdicts=int(round(data.n_all)),
+        n_cells=n_cells,
+        n_invalid=data.n_left_out,
+        balanced=balanced,
+        method=method,
+        log_likelihood=log_likelihood,
+        converged=converged,
+        notes=tuple(said),
+    )
+
+
+def _std_errors(
+    likelihood: _Likelihood, theta: Floats, gradient: Floats, step: Floats, floor: Floats
+) -> Floats:
+    """From the inverse observed information of the components off their bound; NaN for the others."""
+    free = theta > floor
+    result = np.full(theta.size, np.nan)
+    information = _hessian(likelihood, theta, gradient, step, central=True)[np.ix_(free, free)] / 2
+    scale = np.sqrt(np.abs(np.diag(information)))
+    if (scale > 0).all():
+        scaled = information / np.outer(scale, scale)
+        if np.linalg.eigvalsh(scaled).min() > 1e-10:
+            result[free] = np.sqrt(np.diag(np.linalg.inv(scaled))) / scale
+    return result
