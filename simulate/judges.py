@@ -295,9 +295,8 @@ class PreparedJudge:
             if size > (room := people.n_pairs - int(np.count_nonzero(self.undecided))):
                 raise InputError(
                     f"a blind-zone judge with agreement {settings.agreement:g} answers {size} pairs by coin "
-                    "flips, but "
-                    f"only {room} of the {people.n_pairs} pairs are decided; raise the agreement to at "
-                    "least 0.5"
+                    f"flips, but only {room} of the {people.n_pairs} pairs are decided; "
+                    "raise the agreement to at least 0.5"
                 )
         chosen = place_errors(
             size,
@@ -308,6 +307,7 @@ class PreparedJudge:
             keys=self.keys,
             barred=self.undecided,
             k_close=settings.k_close,
+            log_rank=people.log_gap_rank,
         )
         placed = np.zeros(people.n_pairs, dtype=bool)
         placed[chosen] = True
@@ -350,22 +350,37 @@ def prepare_judge(
     undecided = np.zeros(m, dtype=bool)
     modal_i = np.stack([population.human_i] * 2)
     if n_undecided := settings.n_undecided(m):
-        flipping = place(
-            n_undecided, settings.flip_q, gap_rank=population.gap_rank, keys=_log_exponential(flip_rng, m)
+        # Sorted: `place` does not return positions in the same order on every processor.
+        flipping = np.sort(
+            place(
+                n_undecided,
+                settings.flip_q,
+                gap_rank=population.gap_rank,
+                keys=_log_exponential(flip_rng, m),
+                log_rank=population.log_gap_rank,
+            )
         )
         undecided[flipping] = True
         # Which of them go to the first slot: a random subset of exact size.
-        lots = flip_rng.random(m)[flipping]
-        modal_i[0, flipping] = False
-        modal_i[0, flipping[_smallest(lots, round(settings.primacy * n_undecided))]] = True
-        modal_i[1, flipping] = ~modal_i[0, flipping]
+        to_first = np.zeros(n_undecided, dtype=bool)
+        to_first[_smallest(flip_rng.random(n_undecided), round(settings.primacy * n_undecided))] = True
+        modal_i[0][flipping] = to_first
+        modal_i[1][flipping] = ~to_first
 
     # Small integers: a sweep spends its time on arrays of this shape.
     dissents: npt.NDArray[np.int64] = np.zeros(2 * m, dtype=np.int16 if runs < 2**15 else np.int64)
     if n_unstable := settings.n_unstable(m):
-        rank = np.concatenate([population.gap_rank] * 2)
-        chosen = place(n_unstable, settings.noise_q, gap_rank=rank, keys=_log_exponential(noise_rng, 2 * m))
-        dissents[chosen] = noise_rng.integers(1, (runs - 1) // 2, size=n_unstable, endpoint=True)
+        log_u, log_rest = population.log_gap_rank
+        unstable = np.sort(
+            place(
+                n_unstable,
+                settings.noise_q,
+                gap_rank=np.tile(population.gap_rank, 2),
+                keys=_log_exponential(noise_rng, 2 * m),
+                log_rank=(np.tile(log_u, 2), np.tile(log_rest, 2)),
+            )
+        )
+        dissents[unstable] = noise_rng.integers(1, (runs - 1) // 2, size=n_unstable, endpoint=True)
     dissent = dissents.reshape(2, m)
 
     return PreparedJudge(
@@ -426,6 +441,7 @@ def place(
     gap_rank: npt.NDArray[np.float64],
     keys: npt.NDArray[np.float64],
     barred: npt.NDArray[np.bool_] | None = None,
+    log_rank: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None,
 ) -> npt.NDArray[np.int64]:
     """Choose pairs without replacement, the more on far (q > 0) or close (q < 0) pairs the larger \\|q\\|.
 
@@ -446,6 +462,8 @@ def place(
         Logarithms of standard exponential variates. Same keys, same race.
     barred : ndarray of bool, shape (m,), optional
         Pairs that may not be chosen.
+    log_rank : pair of ndarrays, optional
+        Logarithms of u and 1 - u, if they are at hand.
 
     Returns
     -------
@@ -465,7 +483,10 @@ def place(
         # Distinct mid-ranks differ by at least one rank; the rest of a rank is left to chance.
         race = -np.expm1(-np.exp(keys)) * (0.5 / len(keys)) - q * gap_rank
     else:
-        log_u = np.log(gap_rank if q > 0 else 1.0 - gap_rank)
+        if log_rank is not None:
+            log_u = log_rank[0 if q > 0 else 1]
+        else:
+            log_u = np.log(gap_rank) if q > 0 else np.log1p(-gap_rank)
         race = keys - (abs(q) / (1.0 - abs(q))) * log_u
     return _choose(race, size, barred)
 
@@ -480,6 +501,7 @@ def place_errors(
     keys: npt.NDArray[np.float64],
     barred: npt.NDArray[np.bool_],
     k_close: float = 3.0,
+    log_rank: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None,
 ) -> npt.NDArray[np.int64]:
     """Choose the pairs that a judge gets wrong.
 
@@ -504,6 +526,8 @@ def place_errors(
         Pairs that may not be chosen (the undecided ones).
     k_close : float
         Steepness of "spread" per nat.
+    log_rank : pair of ndarrays, optional
+        Logarithms of u and 1 - u, if they are at hand.
 
     Returns
     -------
@@ -515,7 +539,7 @@ def place_errors(
         When q is out of range or the half of a mixture has too few decided pairs.
     """
     if scheme == "weight":
-        return place(size, q, gap_rank=gap_rank, keys=keys[0], barred=barred)
+        return place(size, q, gap_rank=gap_rank, keys=keys[0], barred=barred, log_rank=log_rank)
     if scheme == "spread":
         if not 0.0 <= q <= 1.0:
             raise InputError(

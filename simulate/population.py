@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,11 @@ class Population:
     def n_pairs(self) -> int:
         """Number of compared pairs."""
         return len(self.gap)
+
+    @cached_property
+    def log_gap_rank(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Logarithms of u and of 1 - u, the bases of placement weights."""
+        return np.log(self.gap_rank), np.log1p(-self.gap_rank)
 
     @property
     def is_round_robin(self) -> bool:
@@ -233,13 +238,21 @@ def _draw_strengths(n: int, strengths: str, df: float, rng: np.random.Generator)
 
 def _check_names(item_names: Sequence[str] | None, n: int) -> np.ndarray:
     if item_names is None:
-        width = max(3, len(str(n - 1)))
-        return np.array([f"item_{index:0{width}d}" for index in range(n)], dtype=object)
+        return _default_names(n)
     names = np.array([str(name) for name in item_names], dtype=object)
     if len(names) != n:
         raise InputError(f"{n} items need {n} names, found {len(names)}")
     if len(set(names)) != n:
         raise InputError(f"item names must be distinct, found {n - len(set(names))} repeated")
+    return names
+
+
+@lru_cache(maxsize=4)
+def _default_names(n: int) -> np.ndarray:
+    """Return zero-padded ids, which sort as they are numbered; shared, hence read-only."""
+    width = max(3, len(str(n - 1)))
+    names = np.array([f"item_{index:0{width}d}" for index in range(n)], dtype=object)
+    names.flags.writeable = False
     return names
 
 
