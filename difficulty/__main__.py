@@ -24,20 +24,32 @@ _MOST_SENTENCES = 6
 def add_study_arguments(parser: argparse.ArgumentParser) -> None:
     """Add every option of `difficulty.study.StudyOptions`."""
     buckets = parser.add_argument_group("gap buckets")
-    buckets.add_argument("--buckets", type=int, default=4, metavar="K", help="number of quantile buckets (default: 4)")
+    buckets.add_argument(
+        "--buckets", type=int, default=4, metavar="K", help="number of quantile buckets (default: 4)"
+    )
     buckets.add_argument(
         "--edges", choices=("items", "judged"), default="items",
         help="quantiles over all within-context pairs of the judged items, or over the judged pairs (default: items)",
     )  # fmt: skip
-    buckets.add_argument("--gap-edges", type=float, nargs="+", metavar="GAP", help="fixed edges instead of quantiles")
-    buckets.add_argument("--exclude-gold-ties", action="store_true", help="leave out pairs whose gold gap is zero")
+    buckets.add_argument(
+        "--gap-edges", type=float, nargs="+", metavar="GAP", help="fixed edges instead of quantiles"
+    )
+    buckets.add_argument(
+        "--exclude-gold-ties", action="store_true", help="leave out pairs whose gold gap is zero"
+    )
     buckets.add_argument(
         "--gold-scale", choices=("unknown", "strengths", "rescale"), default="unknown",
         help="strengths: gold scores are Bradley-Terry log-strengths; rescale: fit the factor that makes them so. "
         "Either adds what a calibrated judge would show (default: unknown)",
     )  # fmt: skip
     measure = parser.add_argument_group("measuring")
-    measure.add_argument("--tie-credit", type=float, default=0.0, metavar="X", help="credit of a tie on decided gold (default: 0)")
+    measure.add_argument(
+        "--tie-credit",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="credit of a tie on decided gold (default: 0)",
+    )
     measure.add_argument(
         "--level", choices=("auto", "system", "context"), default="auto",
         help="rho of one ranking over pooled contexts, or averaged over contexts (default: auto)",
@@ -47,13 +59,25 @@ def add_study_arguments(parser: argparse.ArgumentParser) -> None:
         help="pseudo-wins per compared ordered pair, for rankings without a finite maximum (default: 0)",
     )  # fmt: skip
     measure.add_argument(
-        "--high-repeatability", type=float, default=0.90, metavar="C", help="C from here on is high (default: 0.90)"
+        "--high-repeatability",
+        type=float,
+        default=0.90,
+        metavar="C",
+        help="C from here on is high (default: 0.90)",
     )
     measure.add_argument(
-        "--low-flip-rate", type=float, default=0.20, metavar="PHI", help="phi up to here is low (default: 0.20)"
+        "--low-flip-rate",
+        type=float,
+        default=0.20,
+        metavar="PHI",
+        help="phi up to here is low (default: 0.20)",
     )
-    measure.add_argument("--resamples", type=int, default=2000, metavar="N", help="bootstrap resamples (default: 2000)")
-    measure.add_argument("--confidence", type=float, default=0.95, metavar="X", help="level of the intervals (default: 0.95)")
+    measure.add_argument(
+        "--resamples", type=int, default=2000, metavar="N", help="bootstrap resamples (default: 2000)"
+    )
+    measure.add_argument(
+        "--confidence", type=float, default=0.95, metavar="X", help="level of the intervals (default: 0.95)"
+    )
 
 
 def study_options(args: argparse.Namespace) -> StudyOptions:
@@ -91,8 +115,12 @@ def _difficulty(argv: list[str]) -> None:
     add_verdict_arguments(parser)
     add_study_arguments(parser)
     files = parser.add_argument_group("files")
-    files.add_argument("--disputed", metavar="PATH", help="write the pairs that flip or are unstable, for people to review")
-    files.add_argument("--decisions", metavar="PATH", help="write one row per pair with the swap-consistent decision")
+    files.add_argument(
+        "--disputed", metavar="PATH", help="write the pairs that flip or are unstable, for people to review"
+    )
+    files.add_argument(
+        "--decisions", metavar="PATH", help="write one row per pair with the swap-consistent decision"
+    )
     files.add_argument("--plot", metavar="PATH", help="draw swap consistency and accuracy by gap bucket")
     add_output_arguments(parser)
     args = parser.parse_args(argv)
@@ -116,13 +144,17 @@ def _difficulty(argv: list[str]) -> None:
             quiet=args.quiet,
         )
     )
-    notes = [*tally.notes, *count_notes(tally.ledger)]
+    notes = [*tally.notes, tally.count_note()]
     if gold is not None:
         notes += gold.coverage_notes(tally)
     else:
-        notes.append("no gold given: C, phi, primacy and triads only; --gold adds accuracy, T, gap buckets and rho")
+        notes.append(
+            "no gold given: C, phi, primacy and triads only; --gold adds accuracy, T, gap buckets and rho"
+        )
     if args.disputed:
-        write_table(args.disputed, list_disputed(tally, gold.align(tally) if gold else None, invalid=args.invalid))
+        write_table(
+            args.disputed, list_disputed(tally, gold.align(tally) if gold else None, invalid=args.invalid)
+        )
     if args.decisions:
         write_table(args.decisions, decide_pairs(tally, invalid=args.invalid))
     if args.plot:
@@ -139,15 +171,6 @@ def _difficulty(argv: list[str]) -> None:
     emit(report, args)
 
 
-def count_notes(ledger: Any) -> list[str]:
-    """Say how many rows were read and how many verdicts are invalid."""
-    rows, invalid = ledger.get("n_rows", 0), ledger.get("n_invalid", 0)
-    text = f"{rows:,} row(s) read"
-    if invalid:
-        text += f"; {invalid:,} invalid verdict(s) (empty) are in no denominator unless --invalid equal is given"
-    return [text]
-
-
 def _sections(studies: list[GroupStudy]) -> list[Section]:
     import pandas as pd
 
@@ -155,7 +178,9 @@ def _sections(studies: list[GroupStudy]) -> list[Section]:
     from rank.command import Column, Section
 
     labels = list(studies[0].labels)
-    keys = tuple(Column(name) for name in labels if len({s.labels[name] for s in studies}) > 1 or len(labels) == 1)
+    keys = tuple(
+        Column(name) for name in labels if len({s.labels[name] for s in studies}) > 1 or len(labels) == 1
+    )
     level = f"{studies[0].options.level:.0%}"
 
     def interval(name: str, header: str, kind: str = "share") -> Any:
@@ -192,29 +217,58 @@ def _sections(studies: list[GroupStudy]) -> list[Section]:
     reasons = {s.profile.reason for s in studies if s.profile.buckets is None}
     if parts:
         frame = pd.concat(parts, ignore_index=True)
-        frame["gap"] = [f"{low:.3g} – {high:.3g}" for low, high in zip(frame["gap_low"], frame["gap_high"], strict=True)]
-        bucket_columns = [*keys, Column("bucket"), Column("gap", "gold gap", "text"), Column("n_pairs", "pairs", "count")]
+        frame["gap"] = [
+            f"{low:.3g} – {high:.3g}" for low, high in zip(frame["gap_low"], frame["gap_high"], strict=True)
+        ]
+        bucket_columns = [
+            *keys,
+            Column("bucket"),
+            Column("gap", "gold gap", "text"),
+            Column("n_pairs", "pairs", "count"),
+        ]
         bucket_columns += [interval("swap_consistency", "swap consistency"), interval("accuracy", "A")]
         if frame["trustworthy_rate"].notna().any():
             bucket_columns += [interval("repeatability", "C"), interval("trustworthy_rate", "T")]
         bucket_columns += [interval("inconsistent_pair_primacy", "IPP")]
-        bucket_columns += [Column("share_of_flips", "of all flips", "share", 2), Column("share_of_wrong", "of all errors", "share", 2)]
+        bucket_columns += [
+            Column("share_of_flips", "of all flips", "share", 2),
+            Column("share_of_wrong", "of all errors", "share", 2),
+        ]
         if "expected_swap_consistency" in frame:
             bucket_columns += [
                 Column("expected_swap_consistency", "calibrated swap c.", "share", 2),
                 Column("expected_accuracy", "calibrated A", "share", 2),
                 Column("flip_cost", "flip cost (nats)", "number", 2),
             ]
-        bucket_notes = list(dict.fromkeys(note for s in studies if s.profile.buckets for note in s.profile.buckets.notes))
+        bucket_notes = list(
+            dict.fromkeys(note for s in studies if s.profile.buckets for note in s.profile.buckets.notes)
+        )
         basis = {s.profile.buckets.basis for s in studies if s.profile.buckets}
-        of_what = {"items": "all within-context pairs of the judged items", "judged": "the judged pairs", "fixed": "given by --gap-edges"}
-        bucket_notes.append("edges: " + "; ".join(of_what[b] for b in sorted(basis)) + ". close: gap <= first edge, far: gap >= last edge")
+        of_what = {
+            "items": "all within-context pairs of the judged items",
+            "judged": "the judged pairs",
+            "fixed": "given by --gap-edges",
+        }
+        bucket_notes.append(
+            "edges: "
+            + "; ".join(of_what[b] for b in sorted(basis))
+            + ". close: gap <= first edge, far: gap >= last edge"
+        )
         unknown = sum(s.profile.buckets.n_unknown for s in studies if s.profile.buckets)
         ties = sum(s.profile.buckets.n_excluded_ties for s in studies if s.profile.buckets)
         if unknown or ties:
-            bucket_notes.append(f"{unknown} pair(s) without a known gap and {ties} excluded gold tie(s) are in no bucket")
+            bucket_notes.append(
+                f"{unknown} pair(s) without a known gap and {ties} excluded gold tie(s) are in no bucket"
+            )
         sections.append(
-            Section("By gold gap", frame, tuple(bucket_columns), tuple(bucket_notes), UNDEFINED_REASONS, tuple(labels))
+            Section(
+                "By gold gap",
+                frame,
+                tuple(bucket_columns),
+                tuple(bucket_notes),
+                UNDEFINED_REASONS,
+                tuple(labels),
+            )
         )
         sections.append(_difference_section(studies, keys))
     elif reasons != {"there is no gold"}:
@@ -228,14 +282,31 @@ def _difference_section(studies: list[GroupStudy], keys: tuple[Any, ...]) -> Sec
 
     from rank.command import Column, Section
 
-    names = {"swap_consistency": "swap consistency", "accuracy": "A", "trustworthy_rate": "T", "inconsistent_pair_primacy": "IPP"}
+    names = {
+        "swap_consistency": "swap consistency",
+        "accuracy": "A",
+        "trustworthy_rate": "T",
+        "inconsistent_pair_primacy": "IPP",
+    }
     rows = []
     for study in studies:
         for name, (estimate, low, high) in study.profile.close_minus_far.items():
             if name in names:
-                rows.append({**study.labels, "metric": names[name], "estimate": estimate, "estimate_low": low, "estimate_high": high})
+                rows.append(
+                    {
+                        **study.labels,
+                        "metric": names[name],
+                        "estimate": estimate,
+                        "estimate_low": low,
+                        "estimate_high": high,
+                    }
+                )
     frame = pd.DataFrame(rows).dropna(subset=["estimate"])
-    columns = (*keys, Column("metric"), Column("estimate", "close minus far", "difference", low="estimate_low", high="estimate_high"))
+    columns = (
+        *keys,
+        Column("metric"),
+        Column("estimate", "close minus far", "difference", low="estimate_low", high="estimate_high"),
+    )
     return Section("Close minus far", frame, columns, (), {}, tuple(column.name for column in keys))
 
 
@@ -245,7 +316,11 @@ def _triad_section(studies: list[GroupStudy], keys: tuple[Any, ...]) -> Section:
     from rank.command import Column, Section
 
     frame = pd.DataFrame([{**s.labels, **s.triad_fields()} for s in studies])
-    columns = [*keys, Column("n_complete", "complete", "count"), Column("n_incomplete", "incomplete", "count")]
+    columns = [
+        *keys,
+        Column("n_complete", "complete", "count"),
+        Column("n_incomplete", "incomplete", "count"),
+    ]
     for name in ("cyclic", "mixed", "inequality", "inequality_valid"):
         column = f"{name}_share"
         header = "valid inequality" if name == "inequality_valid" else name

@@ -9,6 +9,7 @@ from difficulty.reliability import NO_VERDICT, UNDECIDED, modal_verdicts, pair_v
 from rank.gold import PairGold
 from rank.tally import INCONSISTENT, OUTCOMES, TIE, Tally
 
+
 def _label_pairs(tally: Tally, rows: np.ndarray) -> pd.DataFrame:
     """Return group, context and item labels of some pair rows."""
     frame = tally.groups.iloc[tally.group[rows]].reset_index(drop=True)
@@ -36,7 +37,9 @@ def decide_pairs(tally: Tally, *, invalid: str = "exclude") -> pd.DataFrame:
     verdict = pair_verdicts(tally.counts, invalid=invalid)
     rows = np.arange(tally.n_pairs)
     frame = _label_pairs(tally, rows)
-    agreed_tie = ((modal == TIE) | (modal == NO_VERDICT)).all(axis=1) & (_drawn(tally.counts) == 0).all(axis=1)
+    agreed_tie = ((modal == TIE) | (modal == NO_VERDICT)).all(axis=1) & (_drawn(tally.counts) == 0).all(
+        axis=1
+    )
     winner = np.where(verdict == 0, frame["item_a"], np.where(verdict == 1, frame["item_b"], "disputed"))
     winner = np.where((verdict == UNDECIDED) & agreed_tie, "tie", winner)
     frame["winner"] = np.where(verdict == NO_VERDICT, "", winner)
@@ -68,7 +71,9 @@ def list_disputed(tally: Tally, gold: PairGold | None = None, *, invalid: str = 
     unstable = (valid.max(axis=-1) < valid.sum(axis=-1)).any(axis=1)
     rows = np.flatnonzero(flips | unstable)
     frame = _label_pairs(tally, rows)
-    frame["why"] = np.select([flips[rows] & unstable[rows], flips[rows]], ["flips, unstable", "flips"], "unstable")
+    frame["why"] = np.select(
+        [flips[rows] & unstable[rows], flips[rows]], ["flips, unstable", "flips"], "unstable"
+    )
     names = {"i": "a_wins", "j": "b_wins"}
     for order, shown in enumerate(("a_first", "b_first")):
         for code, outcome in enumerate(OUTCOMES):
@@ -82,5 +87,7 @@ def list_disputed(tally: Tally, gold: PairGold | None = None, *, invalid: str = 
             which == "item_a", frame["item_a"], np.where(which == "item_b", frame["item_b"], which)
         )
         gap = gold.gap[rows]
-        frame = frame.iloc[np.argsort(np.where(np.isnan(gap), np.inf, -gap), kind="stable")].reset_index(drop=True)
+        frame = frame.iloc[np.argsort(np.where(np.isnan(gap), np.inf, -gap), kind="stable")].reset_index(
+            drop=True
+        )
     return frame

@@ -316,7 +316,9 @@ def metrics_from_sums(sums: np.ndarray) -> dict[str, np.ndarray]:
         "repeat_agreement": ratio(total("agreement"), total("n_conditions_repeated")),
         "flip_rate": flip_rate,
         "swap_consistency": 1 - flip_rate,
-        "inconsistent_pair_primacy": ratio(total("n_lean_first"), total("n_lean_first") + total("n_lean_second")),
+        "inconsistent_pair_primacy": ratio(
+            total("n_lean_first"), total("n_lean_first") + total("n_lean_second")
+        ),
         "first_slot_rate": ratio(total("n_first"), total("n_first") + total("n_second")),
         "accuracy": accuracy,
         "accuracy_verdicts": ratio(total("credit_verdicts"), total("n_verdicts_gold")),
@@ -385,7 +387,11 @@ def cluster_sums(
 
 
 def resample_metrics(
-    by_cluster: np.ndarray, *, n_resamples: int, level: float, rng: np.random.Generator | int | None | np.random.SeedSequence
+    by_cluster: np.ndarray,
+    *,
+    n_resamples: int,
+    level: float,
+    rng: np.random.Generator | int | None | np.random.SeedSequence,
 ) -> tuple[MetricTable, dict[str, np.ndarray]]:
     """Return metrics with bootstrap intervals, and the resampled metrics themselves.
 
@@ -404,7 +410,10 @@ def resample_metrics(
     sums = by_cluster.sum(axis=0)
     estimate = metrics_from_sums(sums)
     drawn = bootstrap_sums(
-        by_cluster.reshape(n, -1), n_resamples, secondary=np.tile(IS_SLOT_STATISTIC, n_cells), rng=np.random.default_rng(rng)
+        by_cluster.reshape(n, -1),
+        n_resamples,
+        secondary=np.tile(IS_SLOT_STATISTIC, n_cells),
+        rng=np.random.default_rng(rng),
     )
     samples = metrics_from_sums(drawn.reshape(n_resamples, n_cells, n_stats))
     in_cell = by_cluster[..., _AT["n_pairs"]] > 0
@@ -415,7 +424,9 @@ def resample_metrics(
             count = by_cluster[..., _AT[_TRIALS[name]]]
             trials = np.minimum(count.sum(axis=0), (count > 0).sum(axis=0))
         bounds = (-1.0, 1.0) if name in DIFFERENCES else (0.0, 1.0)
-        interval = percentile_interval(samples[name], estimate[name], level=level, bounds=bounds, n_trials=trials)
+        interval = percentile_interval(
+            samples[name], estimate[name], level=level, bounds=bounds, n_trials=trials
+        )
         low[name], high[name] = interval.low, interval.high
     return MetricTable(sums, estimate, low, high, in_cell.sum(axis=0), level), samples
 
@@ -465,7 +476,9 @@ def measure_reliability(
     bounds = np.searchsorted(tally.group, np.arange(tally.n_groups + 1))
     for index in range(tally.n_groups):
         rows = slice(bounds[index], bounds[index + 1])
-        by_cluster, _ = cluster_sums(stats[rows], cluster[rows], np.zeros(rows.stop - rows.start, dtype=np.int64), 1)
+        by_cluster, _ = cluster_sums(
+            stats[rows], cluster[rows], np.zeros(rows.stop - rows.start, dtype=np.int64), 1
+        )
         parts.append(resample_metrics(by_cluster, n_resamples=n_resamples, level=level, rng=seed)[0])
     return join_metric_tables(parts)
 
@@ -529,7 +542,12 @@ class SummaryRates:
 
 
 def rates_from_summary(
-    repeatability: np.ndarray, flip_rate: np.ndarray, accuracy: np.ndarray, *, rounding: float = 0.0, labels: list[str] | None = None
+    repeatability: np.ndarray,
+    flip_rate: np.ndarray,
+    accuracy: np.ndarray,
+    *,
+    rounding: float = 0.0,
+    labels: list[str] | None = None,
 ) -> SummaryRates:
     """Return T = C (A - phi/2) and its relatives from published or summarised C, phi, A.
 
@@ -559,7 +577,9 @@ def rates_from_summary(
     for name, values in (("repeatability", c), ("flip_rate", phi), ("accuracy", a)):
         bad = np.flatnonzero(~((values >= 0) & (values <= 1)) & ~np.isnan(values))
         if len(bad):
-            raise InputError(f"{_name_row(labels, bad[0])}: {name} {values.flat[bad[0]]:g} is not a share in [0, 1]")
+            raise InputError(
+                f"{_name_row(labels, bad[0])}: {name} {values.flat[bad[0]]:g} is not a share in [0, 1]"
+            )
     slack = 1.5 * rounding + 1e-12
     bad = np.flatnonzero((a > 1 - phi / 2 + slack) | (a < phi / 2 - slack))
     if len(bad):

@@ -18,7 +18,9 @@ def id_strings(column: pd.Series, name: str, *, allow_empty: bool = False) -> pd
         values = column.to_numpy(dtype=float, na_value=np.nan)
         whole = np.isnan(values) | (np.floor(values) == values)
         if not whole.all():
-            raise InputError(f"column {name} {describe_rows(~whole)}: ids must be text or whole numbers, found {values[~whole][0]}")
+            raise InputError(
+                f"column {name} {describe_rows(~whole)}: ids must be text or whole numbers, found {values[~whole][0]}"
+            )
         text = pd.Series([("" if np.isnan(v) else str(int(v))) for v in values], dtype=object)
     elif isinstance(column.dtype, pd.CategoricalDtype):
         text = column.astype(object).reset_index(drop=True)

@@ -196,10 +196,20 @@ def rank_values(
     defined : ndarray of bool, shape (B,)
     """
     if is_balanced(item_i, item_j, wins, n_items):
-        scores = np.zeros((len(wins), n_items))
-        np.add.at(scores, (slice(None), item_i), wins[..., 0])
-        np.add.at(scores, (slice(None), item_j), wins[..., 1])
-        return scores, np.ones(len(wins), dtype=bool)
+        from scipy.sparse import csr_array
+
+        m = len(item_i)
+        gather = csr_array(
+            (
+                np.ones(2 * m),
+                (
+                    np.stack([2 * np.arange(m), 2 * np.arange(m) + 1], 1).ravel(),
+                    np.stack([item_i, item_j], 1).ravel(),
+                ),
+            ),
+            shape=(2 * m, n_items),
+        )
+        return np.asarray(wins.reshape(len(wins), -1) @ gather), np.ones(len(wins), dtype=bool)
     from rank.bradley_terry import fit_bradley_terry
 
     counts = np.concatenate([wins, np.zeros((*wins.shape[:-1], 1))], axis=-1)
@@ -207,7 +217,7 @@ def rank_values(
         item_i, item_j, counts, n_items=n_items, alpha=alpha, std_errors="none", on_no_maximum="nan"
     )
     values = np.round(fit.strengths, _STRENGTH_DECIMALS)
-    return values, ~np.isnan(values).all(axis=-1)
+    return values, np.asarray(~np.isnan(values).all(axis=-1))
 
 
 @dataclass(frozen=True)
@@ -306,7 +316,9 @@ class RecoveryProblem:
         if level not in LEVELS:
             raise InputError(f"level '{level}' is unknown; choose {', '.join(LEVELS)}")
         if gold.kind != "items":
-            raise InputError("rank recovery needs gold scores of items (columns item, score); pair gold has none")
+            raise InputError(
+                "rank recovery needs gold scores of items (columns item, score); pair gold has none"
+            )
         seen = half_wins(tally.counts).sum(axis=1) > 0
         self.tally = tally.rows(seen)
         self.gold = gold
@@ -319,7 +331,9 @@ class RecoveryProblem:
 
     def _default_level(self) -> str:
         n = max(len(self.tally.items), 1)
-        keys = np.unique(np.concatenate([self.tally.context * n + code for code in (self.tally.item_i, self.tally.item_j)]))
+        keys = np.unique(
+            np.concatenate([self.tally.context * n + code for code in (self.tally.item_i, self.tally.item_j)])
+        )
         contexts_of_item = np.bincount(keys % n)
         one_context = len(np.unique(self.tally.context)) <= 1
         return "system" if one_context or np.median(contexts_of_item[contexts_of_item > 0]) > 1 else "context"
@@ -355,7 +369,9 @@ class RecoveryProblem:
     def rho(self, wins: np.ndarray) -> np.ndarray:
         """Rho of a batch of row wins (B, P, 2) at the problem's level, shape (B,)."""
         if self.level == "context":
-            return np.array([np.nanmean(c) if np.isfinite(c := self.context_rho(one)).any() else np.nan for one in wins])
+            return np.array(
+                [np.nanmean(c) if np.isfinite(c := self.context_rho(one)).any() else np.nan for one in wins]
+            )
         pooled = np.stack([self.pooled_wins(one) for one in wins])
         return self.correlate(self.rank(pooled)[0])[0]
 
@@ -384,14 +400,20 @@ class RecoveryProblem:
         contexts, code = np.unique(tally.context, return_inverse=True)
         rho, tau = np.full((2, len(contexts)), np.nan)
         for index in range(len(contexts)):
-            rows = np.flatnonzero(code == index) if len(contexts) < 64 else slice(*np.searchsorted(code, [index, index + 1]))
+            rows = (
+                np.flatnonzero(code == index)
+                if len(contexts) < 64
+                else slice(*np.searchsorted(code, [index, index + 1]))
+            )
             items, place = np.unique(np.stack([tally.item_i[rows], tally.item_j[rows]]), return_inverse=True)
             score = self.gold.scores(tally, np.full(len(items), contexts[index]), items)
             known = ~np.isnan(score)
             if known.sum() < 3 or np.ptp(score[known]) == 0:
                 continue
             try:
-                values, defined = rank_values(place[0], place[1], wins[rows][None], len(items), alpha=self.alpha)
+                values, defined = rank_values(
+                    place[0], place[1], wins[rows][None], len(items), alpha=self.alpha
+                )
             except (NoMaximumError, ConvergenceError):
                 continue
             if defined[0]:
@@ -492,13 +514,17 @@ def _why_no_ranking(problem: RecoveryProblem, wins: np.ndarray) -> str:
     counts = np.concatenate([wins, np.zeros((len(wins), 1))], axis=-1)
     names = [str(item) for item in problem.tally.items[p.items]]
     try:
-        fit_bradley_terry(p.item_i, p.item_j, counts, n_items=p.n_items, alpha=problem.alpha, item_names=names)
+        fit_bradley_terry(
+            p.item_i, p.item_j, counts, n_items=p.n_items, alpha=problem.alpha, item_names=names
+        )
     except (NoMaximumError, ConvergenceError) as error:
         return str(error)
     return "the fit has no finite maximum"
 
 
-def _resample_items(values: np.ndarray, score: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
+def _resample_items(
+    values: np.ndarray, score: np.ndarray, n_resamples: int, rng: np.random.Generator
+) -> np.ndarray:
     """Rho over items drawn with replacement, (B,); items are ordered by gold and value, not by name."""
     order = np.lexsort((values, score))
     drawn = order[rng.integers(0, len(order), size=(n_resamples, len(order)))]
@@ -526,7 +552,9 @@ def _recover_by_context(
     interval = percentile_interval(samples, estimate, level=confidence, bounds=(-1.0, 1.0))
     n = len(problem.tally.items)
     per_context = np.unique(
-        np.concatenate([problem.tally.context * n + code for code in (problem.tally.item_i, problem.tally.item_j)])
+        np.concatenate(
+            [problem.tally.context * n + code for code in (problem.tally.item_i, problem.tally.item_j)]
+        )
     )
     sizes = np.bincount(per_context // max(n, 1))
     reason = "a single context: rho has no interval over contexts" if len(pairs) == 1 else ""

@@ -79,7 +79,11 @@ def bootstrap_sums(
         return np.zeros((n_resamples, n_features))
     primary = np.ones(n_features, dtype=bool) if secondary is None else ~secondary
     major = content_hash(statistics[:, primary])
-    minor = content_hash(statistics[:, ~primary]) if secondary is not None else np.zeros(n_clusters, dtype=np.int64)
+    minor = (
+        content_hash(statistics[:, ~primary])
+        if secondary is not None
+        else np.zeros(n_clusters, dtype=np.int64)
+    )
     order = np.lexsort((minor, major))
     new_major = np.diff(major[order], prepend=major[order[0]] - 1) != 0
     new_row = new_major | (np.diff(minor[order], prepend=minor[order[0]] - 1) != 0)

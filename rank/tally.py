@@ -74,6 +74,13 @@ class Tally:
         """Return the labels of one group joined for people, or "all" when nothing is grouped."""
         return " / ".join(str(value) for value in self.groups.iloc[index]) or "all"
 
+    def count_note(self) -> str:
+        """Say how many rows were read and how many verdicts are invalid."""
+        text = f"{self.ledger.get('n_rows', 0):,} row(s) read"
+        if invalid := self.ledger.get("n_invalid", 0):
+            text += f"; {invalid:,} invalid verdict(s) (empty) are in no denominator unless --invalid equal is given"
+        return text
+
     def rows(self, mask: np.ndarray) -> Tally:
         """Return the tally of the chosen pair rows; labels and codes stay as they are."""
         return replace(
@@ -216,7 +223,9 @@ def build_tally(
         item_i, item_j = np.where(swap, item_j, item_i), np.where(swap, item_i, item_j)
         counts = counts.copy()
         counts[swap] = counts[swap][:, ::-1][:, :, [J_WINS, I_WINS, TIE, INVALID, INCONSISTENT]]
-    key = combine_codes((group, len(groups)), (context, len(contexts)), (item_i, len(items)), (item_j, len(items)))
+    key = combine_codes(
+        (group, len(groups)), (context, len(contexts)), (item_i, len(items)), (item_j, len(items))
+    )
     _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     total = np.zeros((len(first), *counts.shape[1:]), dtype=counts.dtype)
     np.add.at(total, inverse, counts)
@@ -252,7 +261,9 @@ def tally_verdicts(table: VerdictTable) -> Tally:
     low = np.minimum(table.first, table.second)
     high = np.maximum(table.first, table.second)
     n = len(table.items)
-    key = combine_codes((table.group, len(table.groups)), (table.context, len(table.contexts)), (low, n), (high, n))
+    key = combine_codes(
+        (table.group, len(table.groups)), (table.context, len(table.contexts)), (low, n), (high, n)
+    )
     codes, distinct = pd.factorize(key, sort=False)
     rank_of = np.empty(len(distinct), dtype=np.int64)
     by_key = np.argsort(distinct)

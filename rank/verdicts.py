@@ -154,7 +154,13 @@ def check_verdicts(
     run, runs = _label_codes(frame, ["run"] if "run" in frame.columns else [])
 
     verdict = _read_verdict(frame, first, second, items, layout, ledger, notes)
-    parts = [(group, len(groups)), (context, len(contexts)), (first, len(items)), (second, len(items)), (run, len(runs))]
+    parts = [
+        (group, len(groups)),
+        (context, len(contexts)),
+        (first, len(items)),
+        (second, len(items)),
+        (run, len(runs)),
+    ]
     extras = frame[[c for c in frame.columns if c not in _KNOWN and c not in by]]
     if "criterion" in frame.columns:
         criterion, criteria = _label_codes(frame, ["criterion"])
@@ -204,11 +210,15 @@ def _check_columns(frame: pd.DataFrame, by: Sequence[str] | None, layout: str | 
         raise InputError(f"layout '{layout}' is unknown; choose one of {', '.join(LAYOUTS)}")
     duplicated = sorted({str(c) for c in columns if columns.count(c) > 1})
     if duplicated:
-        raise InputError(f"column name(s) {list_some(duplicated)} occur twice; every column needs its own name")
+        raise InputError(
+            f"column name(s) {list_some(duplicated)} occur twice; every column needs its own name"
+        )
     missing = [column for column in ("item_first", "item_second") if column not in columns]
     has_scores = {"score_first", "score_second"} <= set(columns)
     if missing or not ({"verdict", "winner"} & set(columns) or has_scores):
-        what = [*missing] + ([] if {"verdict", "winner"} & set(columns) or has_scores else ["verdict (or winner)"])
+        what = [*missing] + (
+            [] if {"verdict", "winner"} & set(columns) or has_scores else ["verdict (or winner)"]
+        )
         raise InputError(
             f"missing column(s) {', '.join(what)}; found {list_some(columns)}. A verdict table needs item_first, "
             "item_second and one of verdict (first, second, tie), winner (an item id or tie), or score_first with score_second"
@@ -217,9 +227,13 @@ def _check_columns(frame: pd.DataFrame, by: Sequence[str] | None, layout: str | 
         raise InputError("the verdict table has a header but no rows")
     for column in by or ():
         if column not in columns:
-            raise InputError(f"--by {column}: there is no such column; the table has {list_some(columns, 12)}")
+            raise InputError(
+                f"--by {column}: there is no such column; the table has {list_some(columns, 12)}"
+            )
         if column in {"item_first", "item_second", "verdict", "winner", "run", "context", "criterion"}:
-            raise InputError(f"--by {column}: this column cannot be a grouping; group by judge, dataset, format or the like")
+            raise InputError(
+                f"--by {column}: this column cannot be a grouping; group by judge, dataset, format or the like"
+            )
 
 
 def _label_codes(frame: pd.DataFrame, columns: list[str]) -> tuple[np.ndarray, pd.DataFrame]:
@@ -247,7 +261,9 @@ def _codes(column: pd.Series, name: str, *, allow_empty: bool) -> tuple[np.ndarr
     try:
         texts = id_strings(texts, name, allow_empty=allow_empty)
     except InputError:
-        id_strings(column, name, allow_empty=allow_empty)  # names the rows of the table, not of the distinct texts
+        id_strings(
+            column, name, allow_empty=allow_empty
+        )  # names the rows of the table, not of the distinct texts
         raise
     labels, place = np.unique(texts.to_numpy(dtype=object).astype(str), return_inverse=True)
     return place[raw].astype(np.int64), labels.astype(object)
@@ -309,7 +325,9 @@ def _read_verdict(
         both = (scored != INVALID) & (stated <= TIE)
         differ = int((both & (scored != stated)).sum())
         ledger["n_score_disagreements"] = differ
-        notes.append(f"{differ} of {int(both.sum())} scored rows state another verdict than their scores; the verdict stands")
+        notes.append(
+            f"{differ} of {int(both.sum())} scored rows state another verdict than their scores; the verdict stands"
+        )
     assert stated is not None  # _check_columns guarantees one source
     return stated
 
@@ -337,7 +355,9 @@ def _from_labels(
         elif text in _INCONSISTENT:
             meaning[code] = INCONSISTENT
     if name == "winner" and "tie" in set(items):
-        raise InputError("an item is called 'tie', which the winner column cannot tell from a tie; rename it or use a verdict column")
+        raise InputError(
+            "an item is called 'tie', which the winner column cannot tell from a tie; rename it or use a verdict column"
+        )
     both_bad = int(sum(n for n, text in zip(count, plain, strict=True) if text in _BOTH_BAD))
     if both_bad:
         ledger["n_both_bad"] = both_bad
@@ -377,7 +397,9 @@ def _from_labels(
     return meaning[raw]
 
 
-def _guess_layout(name: str, stated: set[str], items: np.ndarray, labels: np.ndarray, count: np.ndarray) -> str:
+def _guess_layout(
+    name: str, stated: set[str], items: np.ndarray, labels: np.ndarray, count: np.ndarray
+) -> str:
     """Return the one layout that explains the labels, or refuse."""
     known_items = set(items)
     if not stated:
@@ -409,7 +431,8 @@ def _guess_layout(name: str, stated: set[str], items: np.ndarray, labels: np.nda
             f"column verdict holds item ids ({list_some(sorted(stated))}); rename the column to winner, or use first, second, tie"
         )
     raise InputError(
-        f"column {name}: unknown label(s) {list_some([repr(x) for x in sorted(stated)])}. {_label_counts(labels, count)} Accepted: first, second, "
+        f"column {name}: unknown label(s) {list_some([repr(x) for x in sorted(stated)])}. "
+        f"{_label_counts(labels, count)} Accepted: first, second, "
         "tie, or empty (invalid); or one of the layouts "
         + ", ".join(f"{key} ({'/'.join(sorted(a | b))})" for key, (a, b) in SLOT_VOCABULARIES.items())
     )
@@ -434,7 +457,9 @@ def _refuse_repeated_keys(
     where = np.flatnonzero(repeated)
     one = np.flatnonzero(key == key[where[0]])
     conflict = pd.Series(verdict[where]).groupby(key[where]).nunique().gt(1).any()
-    finer = [c for c in GROUP_COLUMNS if c in frame.columns and c not in by and frame[c].iloc[one].nunique() > 1]
+    finer = [
+        c for c in GROUP_COLUMNS if c in frame.columns and c not in by and frame[c].iloc[one].nunique() > 1
+    ]
     if finer:
         fix = f"the rows differ in {finer[0]}: add it to the grouping (--by {' '.join([*by, finer[0]])})"
     elif frame.iloc[where].duplicated(keep=False).all() and not conflict:
