@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.sparse import csgraph
 from scipy.special import gammaincc
 
+from rank.dense import RowSums, certified, fit_scores, log_likelihoods, std_errors_of
 from rank.exceptions import ConvergenceError, InputError, NoMaximumError
 from rank.existence import check_extra_parameters, check_strengths, find_islands
 from rank.likelihood import PairLikelihood, Parameters
@@ -34,6 +36,9 @@ IntArray = npt.NDArray[np.int64]
 
 _STD_ERROR_ITEMS = 3000
 _COVARIANCE_ITEMS = 500
+_DENSE_ALWAYS = 64
+_DENSE_NEVER = 1500
+_DENSE_CELLS = 6.0e7
 
 
 @dataclass(frozen=True)
@@ -132,10 +137,54 @@ class _Design:
     first: IntArray
     second: IntArray
     bucket: IntArray | None
+    row_bucket: IntArray | None
     labels: tuple[Any, ...]
     gather: sparse.csr_array
     pair: IntArray
     cells_per_pair: IntArray
+
+
+@dataclass(frozen=True)
+class _OrderEffect:
+    """Bucket of each row of the pair list; labels are empty with a single gamma."""
+
+    bucket: IntArray
+    n_buckets: int
+    labels: tuple[Any, ...]
+
+
+def _check_order_effect(
+    order_effect: bool | npt.ArrayLike | None, n_rows: int, n_orders: int
+) -> _OrderEffect | None:
+    if order_effect is None or (isinstance(order_effect, (bool, np.bool_)) and not order_effect):
+        return None
+    if n_orders != 2:
+        raise InputError(
+            "an order effect needs counts with the order axis, (..., M, 2, outcomes); these have none, "
+            "so which item was shown first is unknown"
+        )
+    if isinstance(order_effect, (bool, np.bool_)):
+        return _OrderEffect(np.zeros(n_rows, dtype=np.int64), 1, ())
+    given = np.asarray(order_effect)
+    if given.shape != (n_rows,):
+        raise InputError(
+            f"order_effect must be True, False or one bucket label for each of the {n_rows} pairs, "
+            f"found shape {given.shape}"
+        )
+    labels, bucket = np.unique(given, return_inverse=True)
+    return _OrderEffect(bucket.astype(np.int64), int(labels.size), tuple(labels.tolist()))
+
+
+def _check_start(start: npt.ArrayLike | None, n_items: int, batch: tuple[int, ...]) -> FloatArray | None:
+    if start is None:
+        return None
+    starts = np.asarray(start, dtype=np.float64)
+    try:
+        return np.broadcast_to(starts, (*batch, n_items)).reshape(-1, n_items)
+    except ValueError:
+        raise InputError(
+            f"start must have shape {(*batch, n_items)} or one that broadcasts to it, found {starts.shape}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -216,38 +265,22 @@ def _fit_bradley_terry_iv(
 
 
 def _make_design(
-    left: IntArray, right: IntArray, n_items: int, n_orders: int, order_effect: bool | npt.ArrayLike | None
+    left: IntArray, right: IntArray, n_items: int, n_orders: int, order: _OrderEffect | None
 ) -> _Design:
     rows = left.size
     low, high = np.minimum(left, right), np.maximum(left, right)
-    with_order = order_effect is not None and order_effect is not False
     labels: tuple[Any, ...] = ()
-    if not with_order:
+    row_bucket: IntArray | None = None
+    if order is None:
         keys, cell = np.unique(low * n_items + high, return_inverse=True)
         first, second, bucket = keys // n_items, keys % n_items, None
         pair = np.arange(keys.size)
-        # A row's wins of i are wins of the lower item, or of the higher one if the row is written the other
-        # way round.
+        # A row's wins of i are wins of the lower item, or of the higher one if the row is the other way
+        # round.
         row_cell = np.repeat(cell, n_orders)
         straight = np.repeat(left == low, n_orders)
     else:
-        if n_orders != 2:
-            raise InputError(
-                "an order effect needs counts with the order axis, (..., M, 2, outcomes); these have none, "
-                "so which item was shown first is unknown"
-            )
-        if order_effect is True:
-            row_bucket = np.zeros(rows, dtype=np.int64)
-            n_buckets = 1
-        else:
-            given = np.asarray(order_effect)
-            if given.shape != (rows,):
-                raise InputError(
-                    f"order_effect must be True or one bucket label for each of the {rows} pairs, "
-                    f"found shape {given.shape}"
-                )
-            unique, row_bucket = np.unique(given, return_inverse=True)
-            labels, n_buckets = tuple(unique.tolist()), unique.size
+        labels, row_bucket, n_buckets = order.labels, order.bucket, order.n_buckets
         pair_keys, row_pair = np.unique(low * n_items + high, return_inverse=True)
         group_keys, row_group = np.unique(row_pair * n_buckets + row_bucket, return_inverse=True)
         group_pair, group_bucket = group_keys // n_buckets, group_keys % n_buckets
@@ -286,6 +319,7 @@ def _make_design(
         first=first,
         second=second,
         bucket=bucket,
+        row_bucket=row_bucket,
         labels=labels,
         gather=gather,
         pair=pair,
@@ -305,11 +339,10 @@ def _outcomes(counts: npt.NDArray[Any]) -> tuple[FloatArray, FloatArray, FloatAr
 
 def _check_counts(array: npt.NDArray[Any]) -> None:
     low = array.min(initial=0)
-    if low < 0 or not np.isfinite(low) or not np.isfinite(array.max(initial=0)):
+    if low < 0 or (array.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(array.max(initial=0)))):
         bad = np.argwhere(~(np.isfinite(array) & (array >= 0)))[0]
         raise InputError(
-            f"counts must be finite and not negative, found {array[tuple(bad)]} at index "
-            f"{tuple(int(k) for k in bad)}"
+            f"counts must be finite and not negative, found {array[tuple(bad)]} in row {bad[-3]} of the pair list"
         )
 
 
@@ -448,6 +481,152 @@ def _fit_one(
     )
 
 
+def _fit_densely(
+    left: IntArray, right: IntArray, flat: npt.NDArray[Any], n_items: int, options: _Options
+) -> list[_OneFit | None]:
+    """Fits by the dense kernels where those apply and prove their result; None in the other places."""
+    n_fits, n_rows = flat.shape[0], left.size
+    nothing: list[_OneFit | None] = [None] * n_fits
+    filled = n_items <= _DENSE_ALWAYS or (n_items <= _DENSE_NEVER and 8 * n_rows >= n_items * n_items)
+    plain = (
+        options.method == "newton" and options.ties == "half" and options.std_errors in ("none", "observed")
+    )
+    if not (filled and plain and options.tol >= 1e-12) or n_fits == 0:
+        return nothing
+    by_left, by_right = RowSums(left, n_items), RowSums(right, n_items)
+    scores = np.empty((n_fits, n_items))
+    shared: npt.NDArray[Any] | None = None
+    per_fit: list[FloatArray] = []
+    at_once = max(1, int(4e6 / (flat[0].nbytes + 1)))
+    pair_map = _PairMap(left, right, n_items)
+    for low in range(0, n_fits, at_once):
+        part = flat[low : low + at_once]
+        _check_counts(part)
+        wins_i, wins_j, ties = _summed_outcomes(part)
+        total = wins_i + wins_j + ties
+        half = 0.5 * ties if np.any(ties) else None
+        scores[low : low + at_once] = by_left(wins_i + half if half is not None else wins_i)
+        scores[low : low + at_once] += by_right(wins_j + half if half is not None else wins_j)
+        if low == 0:
+            shared = total[0]
+        if shared is not None and not np.array_equal(np.broadcast_to(shared, total.shape), total):
+            # Not the same number of verdicts per pair in every fit: each one needs a matrix of its own.
+            if n_fits * n_items * n_items > _DENSE_CELLS:
+                return nothing
+            per_fit = [pair_map(np.broadcast_to(shared, (low, n_rows)))] if low else []
+            shared = None
+        if shared is None:
+            per_fit.append(pair_map(total))
+    totals = pair_map(shared[None, :])[0] if shared is not None else np.concatenate(per_fit)
+    if options.alpha > 0:
+        compared = totals > 0
+        totals = totals + 2 * options.alpha * compared
+        scores += options.alpha * compared.sum(axis=-1)
+    precision = 0.0 if options.prior_sd is None else options.prior_sd**-2
+    connected = _all_connected(totals)
+    if not np.any(connected):
+        return nothing
+    fitted = fit_scores(scores, totals, precision, options.tol)
+    done = fitted.done & connected
+    if not precision and not options.alpha:
+        positive = np.where(totals > 0, totals, np.inf)
+        done &= certified(fitted, positive.min(axis=(-2, -1)))
+    if not np.any(done):
+        return nothing
+    if options.alpha > 0:
+        # The log-likelihood is that of the verdicts, without the pseudo-wins.
+        real_totals = totals - 2 * options.alpha * compared
+        values = log_likelihoods(
+            fitted.strengths, scores - options.alpha * compared.sum(axis=-1), real_totals
+        )
+    else:
+        values = log_likelihoods(fitted.strengths, scores, totals)
+    labels = np.zeros(n_items, dtype=np.int64)
+    none = np.zeros(0)
+    for b in np.flatnonzero(done):
+        std_errors = covariance = None
+        if options.std_errors == "observed":
+            own = totals if totals.ndim == 2 else totals[b]
+            std_errors, covariance = std_errors_of(fitted.strengths[b], own, precision)
+            if n_fits > 1 or n_items > _COVARIANCE_ITEMS:
+                covariance = None
+        nothing[b] = _OneFit(
+            strengths=fitted.strengths[b],
+            std_errors=std_errors,
+            covariance=covariance,
+            log_likelihood=float(values[b]),
+            order=none,
+            order_std_errors=none,
+            order_statistic=np.nan,
+            nu=0.0,
+            nu_std_error=np.nan,
+            components=labels,
+            n_components=1,
+            n_iterations=int(fitted.n_iterations[b]),
+            gradient_norm=float(fitted.gradient_norm[b]),
+            distance=float(fitted.distance[b]),
+        )
+    return nothing
+
+
+class _PairMap:
+    """Turns totals per row of the pair list into symmetric matrices."""
+
+    def __init__(self, left: IntArray, right: IntArray, n_items: int) -> None:
+        self.n_items = n_items
+        low, high = np.minimum(left, right), np.maximum(left, right)
+        keys = low * n_items + high
+        self.add: sparse.csr_array | None = None
+        if not np.all(keys[1:] > keys[:-1]):
+            keys, cell = np.unique(keys, return_inverse=True)
+            if keys.size < left.size:
+                shape = (left.size, keys.size)
+                self.add = sparse.csr_array((np.ones(left.size), (np.arange(left.size), cell)), shape=shape)
+                rows = np.arange(keys.size)
+            else:
+                rows = np.argsort(cell)
+        else:
+            rows = np.arange(keys.size)
+        self.empty = keys.size
+        where = np.full((n_items, n_items), keys.size, dtype=np.int64)
+        where[keys // n_items, keys % n_items] = rows
+        self.where = np.minimum(where, where.T).ravel()
+
+    def __call__(self, totals: npt.NDArray[Any]) -> FloatArray:
+        """(fits, M) to (fits, n, n)."""
+        cells = totals if self.add is None else np.asarray(totals @ self.add)
+        padded = np.zeros((cells.shape[0], self.empty + 1))
+        padded[:, :-1] = cells
+        return padded.take(self.where, axis=1).reshape(-1, self.n_items, self.n_items)
+
+
+def _all_connected(totals: FloatArray) -> npt.NDArray[np.bool_]:
+    """Whether all items hang together, for one matrix of totals or for each of many."""
+    n = totals.shape[-1]
+    links = totals > 0
+    answer = np.atleast_1d(links.sum(axis=-1).max(axis=-1) == n - 1)  # one item met all the others
+    for b in np.flatnonzero(~answer):
+        one = links if links.ndim == 2 else links[b]
+        count, _ = csgraph.connected_components(sparse.csr_array(one), directed=False)
+        answer[b] = count == 1
+    return answer
+
+
+def _summed_outcomes(
+    counts: npt.NDArray[Any],
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    """Wins of i, wins of j and ties (fits, M) of counts (fits, M, orders, outcomes), both orders together."""
+    if counts.dtype.kind == "u":
+        counts = counts.astype(np.int64)
+    parts = [counts[:, :, order] for order in range(counts.shape[2])]
+    wins_i, wins_j, ties = (
+        sum((part[..., k] for part in parts[1:]), start=parts[0][..., k]) for k in range(3)
+    )
+    if counts.shape[-1] == 5:
+        ties = sum((part[..., 4] for part in parts), start=ties)
+    return wins_i, wins_j, ties
+
+
 def _replaced(model: PairLikelihood, first_wins: FloatArray, second_wins: FloatArray) -> PairLikelihood:
     return PairLikelihood(
         model.n_items,
@@ -524,12 +703,7 @@ def _sandwich(
         up, down = (wins_j, wins_i) if swap else (wins_i, wins_j)
         tied = ties[:, order]
         used = up[:, order] + down[:, order] + tied > 0
-        bucket = None
-        if model.bucket is not None:
-            bucket = (
-                np.zeros(left.size, dtype=np.int64) if not design.labels else _row_buckets(design, left.size)
-            )
-            bucket = bucket[used]
+        bucket = None if design.row_bucket is None else design.row_bucket[used]
         part = PairLikelihood(
             model.n_items,
             first[used],
@@ -564,14 +738,6 @@ def _sandwich(
         return np.full_like(bread, np.nan)
     half = scores_matrix @ bread
     return np.asarray(half.T @ half) * (seen.size / (seen.size - 1))
-
-
-def _row_buckets(design: _Design, rows: int) -> IntArray:
-    # Row r, order 0 feeds exactly one cell as a tie: its bucket is the row's bucket.
-    n_cells = design.first.size
-    ties = design.gather[2 * n_cells :, 2 * rows * design.n_orders :].tocsc()
-    assert design.bucket is not None
-    return np.asarray(design.bucket[ties.indices[::2]])
 
 
 def fit_bradley_terry(
@@ -681,7 +847,6 @@ def fit_bradley_terry(
     0.8473
     """
     left, right, array, n_items = _fit_bradley_terry_iv(item_i, item_j, counts, n_items, order_axis)
-    _check_counts(array)
     options = _check_options(
         method=method,
         ties=ties,
@@ -706,48 +871,42 @@ def fit_bradley_terry(
         )
     elif options.std_errors == "none":
         note = "not asked for"
-    if (
-        order_effect is not None
-        and not isinstance(order_effect, (bool, np.bool_))
-        and np.ndim(order_effect) == 0
-    ):
-        raise InputError(
-            f"order_effect must be True, False or one bucket label per pair, found {order_effect!r}"
-        )
-    if isinstance(order_effect, np.bool_):
-        order_effect = bool(order_effect)
-    design = _make_design(left, right, n_items, array.shape[-2], order_effect)
+    order = _check_order_effect(order_effect, left.size, array.shape[-2])
     batch = array.shape[:-3]
     flat = array.reshape(-1, *array.shape[-3:])
-    starts = None
-    if start is not None:
-        starts = np.asarray(start, dtype=np.float64)
-        if starts.shape[-1:] != (n_items,):
-            raise InputError(
-                f"start must have {n_items} strengths in its last axis, found shape {starts.shape}"
+    starts = _check_start(start, n_items, batch)
+    fits: list[_OneFit | None] = [None] * flat.shape[0]
+    if order is None and starts is None:
+        fits = _fit_densely(left, right, flat, n_items, options)
+    if any(fit is None for fit in fits):
+        _check_counts(array)
+        design = _make_design(left, right, n_items, array.shape[-2], order)
+        for b in [b for b, fit in enumerate(fits) if fit is None]:
+            where = (
+                ""
+                if not batch
+                else f"fit {', '.join(str(k) for k in np.unravel_index(b, batch))} of the batch: "
             )
-        starts = np.broadcast_to(starts, (*batch, n_items)).reshape(-1, n_items)
-    fits = []
-    for b in range(flat.shape[0]):
-        try:
-            fits.append(_fit_one(design, flat[b], options, None if starts is None else starts[b]))
-        except NoMaximumError as error:
-            if on_no_maximum == "raise":
-                if batch:
-                    place = tuple(int(k) for k in np.unravel_index(b, batch))
-                    raise NoMaximumError(
-                        f"fit {place if len(place) > 1 else place[0]}: {error}",
-                        components=error.components,
-                        never_win=error.never_win,
-                        never_lose=error.never_lose,
-                    ) from None
-                raise
-            fits.append(_no_fit(design, options, str(error)))
-        except ConvergenceError as error:
-            if batch:
-                raise ConvergenceError(f"fit {b} of the batch: {error}") from None
-            raise
-    return _assemble(fits, batch, design, options, note)
+            try:
+                fits[b] = _fit_one(design, flat[b], options, None if starts is None else starts[b])
+            except NoMaximumError as error:
+                if on_no_maximum == "nan":
+                    fits[b] = _no_fit(design, options, str(error))
+                    continue
+                if not batch:
+                    raise
+                raise NoMaximumError(
+                    where + str(error),
+                    components=error.components,
+                    never_win=error.never_win,
+                    never_lose=error.never_lose,
+                ) from None
+            except ConvergenceError as error:
+                raise ConvergenceError(where + str(error)) from None
+    labels = () if order is None else order.labels
+    return _assemble(
+        [fit for fit in fits if fit is not None], batch, n_items, order is not None, labels, options, note
+    )
 
 
 def _no_fit(design: _Design, options: _Options, reason: str) -> _OneFit:
@@ -834,10 +993,14 @@ def _check_options(
 
 
 def _assemble(
-    fits: list[_OneFit], batch: tuple[int, ...], design: _Design, options: _Options, note: str
+    fits: list[_OneFit],
+    batch: tuple[int, ...],
+    n: int,
+    with_order: bool,
+    labels: tuple[Any, ...],
+    options: _Options,
+    note: str,
 ) -> BradleyTerryFit:
-    n = design.n_items
-
     def each(values: list[Any]) -> Any:
         if not batch:
             return values[0]
@@ -853,12 +1016,12 @@ def _assemble(
     statistic: Any = None
     p_value: Any = None
     df = 0
-    if design.bucket is not None:
-        df = max(1, len(design.labels))
+    if with_order:
+        df = max(1, len(labels))
         statistic = each([fit.order_statistic for fit in fits])
         p_value = gammaincc(df / 2, np.asarray(statistic) / 2)
         p_value = float(p_value) if not batch else p_value
-        if design.labels:
+        if labels:
             order = np.array([fit.order for fit in fits]).reshape(*batch, df)
             errors = np.array([fit.order_std_errors for fit in fits]).reshape(*batch, df)
         else:
@@ -876,7 +1039,7 @@ def _assemble(
         log_likelihood=each([fit.log_likelihood for fit in fits]),
         order_effect=order,
         order_effect_std_error=errors,
-        order_effect_labels=design.labels,
+        order_effect_labels=labels,
         order_effect_statistic=statistic,
         order_effect_df=df,
         order_effect_p_value=p_value,

@@ -403,8 +403,8 @@ class Information:
         strengths = self.solve_strengths(right.strengths[:, None])[:, 0]
         if self.model.n_extra == 0:
             return Parameters(strengths, right.order, right.log_tie)
-        extra = np.concatenate([right.order, right.log_tie]) - self.border.T @ strengths
-        extra = np.linalg.solve(self.extra_information, extra)
+        extra: FloatArray = np.concatenate([right.order, right.log_tie]) - self.border.T @ strengths
+        extra = np.asarray(np.linalg.solve(self.extra_information, extra), dtype=np.float64)
         strengths = strengths - self.border_solution @ extra
         k = self.model.n_buckets
         return Parameters(strengths, extra[:k], extra[k:])
@@ -416,9 +416,8 @@ class Information:
         scale: FloatArray = np.sqrt(np.diag(self.corner)).astype(np.float64)
         if not np.all(scale > 0):
             return False
-        scaled: FloatArray = self.extra_information / np.outer(scale, scale)
-        eigenvalues: FloatArray = np.linalg.eigvalsh(scaled)
-        return bool(eigenvalues[0] > 1e-11)
+        smallest = np.linalg.eigvalsh(self.extra_information / np.outer(scale, scale))[0]
+        return bool(smallest > 1e-11)
 
 
 def _inverse(matrix: FloatArray) -> FloatArray:

@@ -1,0 +1,399 @@
+"""Many Bradley-Terry fits at once, or one quickly, for data that fill a good part of the matrix of pairs.
+
+Ties are half wins and there is no order effect, so scores (wins plus half ties) and the number of verdicts
+per pair say everything. With e = exp(theta) a gradient needs one division per pair and no exponential:
+
+    gradient_i = score_i - e_i sum_j N_ij / (e_i + e_j).
+
+All fits share one factor of the information, taken at the fit of their mean scores and rescaled by each
+fit's own diagonal; Anderson's extrapolation does the rest. Early gradients are computed in single precision,
+the last ones in double. Nothing is assumed: a fit is accepted only when its remaining displacement is below
+the tolerance and when its gradient proves that the maximum exists (see :func:`certified`); every other one
+is left to the general method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+
+__all__ = ["DenseFits", "RowSums", "certified", "fit_scores", "log_likelihoods", "std_errors_of"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_EVALUATE_AT_ONCE = 2.5e6  # bytes of one block of e_i + e_j
+_RANGE = 30.0
+_ROUNDS = 16
+_MEMORY = 3
+_SINGLE_UNTIL = 3e-5
+
+
+@dataclass(frozen=True)
+class DenseFits:
+    """Outcome for each fit; ``done`` is False where the general method has to take over."""
+
+    strengths: FloatArray
+    gradient_norm: FloatArray
+    distance: FloatArray
+    n_iterations: IntArray
+    done: BoolArray
+
+
+class RowSums:
+    """Adds values of pair-list rows up by item, for many fits at once."""
+
+    def __init__(self, items: IntArray, n_items: int) -> None:
+        self.n_items = n_items
+        self.order = None if np.all(items[1:] >= items[:-1]) else np.argsort(items, kind="stable")
+        ordered = items if self.order is None else items[self.order]
+        self.starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        self.present = ordered[self.starts]
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Sums (fits, n) of values (fits, M)."""
+        ordered = values if self.order is None else values.take(self.order, axis=1)
+        sums = np.zeros((values.shape[0], self.n_items))
+        sums[:, self.present] = np.add.reduceat(ordered, self.starts, axis=1)
+        return sums
+
+
+class _PairSums:
+    """Row sums of N_ij / (e_i + e_j), visiting each pair once; N is (n, n) or (fits, n, n)."""
+
+    def __init__(self, totals: FloatArray, dtype: type) -> None:
+        self.n = totals.shape[-1]
+        self.shared = totals.ndim == 2
+        self.dtype = dtype
+        n_blocks = 1 if self.n < 64 else 4
+        edges = np.linspace(0, self.n, n_blocks + 1).astype(int)
+        self.blocks = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+        self.totals: list[npt.NDArray[Any]] = [
+            np.ascontiguousarray(totals[..., a:b, a:], dtype=dtype) for a, b in self.blocks
+        ]
+        self.ones: npt.NDArray[Any] = np.ones(self.n, dtype=dtype)
+        size = max(1, int(_EVALUATE_AT_ONCE / (np.dtype(dtype).itemsize * self.n * self.n)))
+        self.at_once = size
+        # Reused: fresh memory of this size would cost more in page faults than the arithmetic.
+        largest = max((b - a) * (self.n - a) for a, b in self.blocks)
+        self.denominator = np.empty(size * largest, dtype=dtype)
+        self.ratio = np.empty(size * largest, dtype=dtype)
+
+    def __call__(
+        self, e: npt.NDArray[np.floating], squares: bool, fits: IntArray | None = None
+    ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating] | None]:
+        """Sums of N / (e_i + e_j) and, if asked, of N / (e_i + e_j)^2, both (fits, n)."""
+        sums = np.zeros_like(e)
+        second = np.zeros_like(e) if squares else None
+        for low in range(0, e.shape[0], self.at_once):
+            part = e[low : low + self.at_once]
+            for (a, b), shared in zip(self.blocks, self.totals, strict=True):
+                if self.shared:
+                    totals = shared
+                else:
+                    totals = (
+                        shared[low : low + self.at_once]
+                        if fits is None
+                        else shared[fits[low : low + self.at_once]]
+                    )
+                shape = (part.shape[0], b - a, self.n - a)
+                used = shape[0] * shape[1] * shape[2]
+                denominator = self.denominator[:used].reshape(shape)
+                ratio = self.ratio[:used].reshape(shape) if squares else denominator
+                np.add(part[:, a:b, None], part[:, None, a:], out=denominator)
+                np.divide(totals, denominator, out=ratio)
+                self._add(sums[low : low + self.at_once], ratio, a, b)
+                if second is not None:
+                    np.divide(ratio, denominator, out=ratio)
+                    self._add(second[low : low + self.at_once], ratio, a, b)
+        return sums, second
+
+    def _add(self, sums: npt.NDArray[np.floating], block: npt.NDArray[np.floating], a: int, b: int) -> None:
+        sums[:, a:b] += block @ self.ones[a:]
+        if b < self.n:
+            sums[:, b:] += np.matmul(self.ones[: b - a], block[:, :, b - a :])
+
+
+def _information(e: FloatArray, totals: FloatArray, precision: float) -> tuple[FloatArray, FloatArray]:
+    """Expected scores, and the information, made regular on the constants when there is no prior."""
+    denominator = np.add.outer(e, e)
+    matrix = totals / denominator
+    expected = e * matrix.sum(axis=1)
+    matrix /= denominator
+    matrix *= e[:, None]
+    matrix *= e
+    degree = matrix.sum(axis=1)
+    n = e.size
+    np.subtract(0.0 if precision else degree.mean() / n, matrix, out=matrix)
+    matrix.ravel()[:: n + 1] += degree + precision
+    return expected, matrix
+
+
+def _centred(strengths: FloatArray) -> FloatArray:
+    return strengths - strengths.mean(axis=-1, keepdims=True)
+
+
+def _first_guess(scores: FloatArray, totals: FloatArray) -> FloatArray:
+    """Log odds of each item's share of wins, spread by what averaging over unequal opponents takes away."""
+    played = totals.sum(axis=-1)
+    guess = np.log((scores + 0.5) / (played - scores + 0.5))
+    return _centred(guess * np.sqrt(1.0 + 0.18 * guess.var()))
+
+
+@dataclass(frozen=True)
+class _Newton:
+    point: FloatArray
+    information: FloatArray
+    gradient_norm: float
+    size: float
+    n_iterations: int
+
+
+def _newton(scores: FloatArray, totals: FloatArray, precision: float, tol: float) -> _Newton | None:
+    """Newton's method on one fit until a step is below the tolerance; None if it does not get there."""
+    point = _first_guess(scores, totals)
+    for iteration in range(1, 20):
+        if not np.abs(point).max() < _RANGE / 2:
+            return None
+        e = np.exp(point)
+        expected, information = _information(e, totals, precision)
+        gradient = scores - expected - precision * point
+        # Symmetric, so the transposed view is the same matrix in the order LAPACK wants: no copy.
+        factor, info = linalg.lapack.dpotrf(information.T, lower=1, clean=0)
+        if info != 0:
+            return None
+        step, _ = linalg.lapack.dpotrs(factor, gradient, lower=1)
+        size = float(np.abs(step).max())
+        if not size < 5.0:
+            return None
+        point = _centred(point + step)
+        if tol < 1e-5 and size < 1e-4:
+            # The factor is that of a point 1e-4 away: one more step with it leaves 1e-4 of this one.
+            e = np.exp(point)
+            expected = e * (totals / np.add.outer(e, e)).sum(axis=1)
+            gradient = scores - expected - precision * point
+            step, _ = linalg.lapack.dpotrs(factor, gradient, lower=1)
+            size = float(np.abs(step).max())
+            if size <= tol:
+                final = _centred(point + step)
+                return _Newton(final, information, float(np.abs(gradient).max()), size, iteration + 1)
+            point = _centred(point + step)
+        elif size <= tol:
+            return _Newton(point, information, float(np.abs(gradient).max()), size, iteration)
+    return None
+
+
+def fit_scores(scores: FloatArray, totals: FloatArray, precision: float, tol: float) -> DenseFits:
+    """Fit strengths to scores.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (fits, n)
+        Wins plus half of the ties.
+    totals : ndarray, shape (n, n) or (fits, n, n)
+        Symmetric number of verdicts per pair, zero diagonal; one matrix if it is the same for every fit.
+    precision : float
+        Of the Gaussian prior; 0 without.
+    tol : float
+        Largest accepted displacement, nats.
+
+    Returns
+    -------
+    DenseFits
+    """
+    n_fits, n = scores.shape
+    result = DenseFits(
+        strengths=np.full((n_fits, n), np.nan),
+        gradient_norm=np.full(n_fits, np.nan),
+        distance=np.full(n_fits, np.nan),
+        n_iterations=np.zeros(n_fits, dtype=np.int64),
+        done=np.zeros(n_fits, dtype=bool),
+    )
+    played = totals.sum(axis=-1)
+    possible = np.ones(n_fits, dtype=bool)
+    if not precision:
+        possible = np.all((scores > 0) & (scores < played), axis=-1)
+    active = np.flatnonzero(possible)
+    if active.size == 0:
+        return result
+    mean_totals = totals if totals.ndim == 2 else totals[active].mean(axis=0)
+    mean_scores = scores[active].mean(axis=0)
+    if active.size == 1:
+        alone = _newton(mean_scores, mean_totals, precision, tol)
+        if alone is not None:
+            which = active[0]
+            result.strengths[which] = alone.point
+            result.gradient_norm[which] = alone.gradient_norm
+            result.distance[which] = alone.size
+            result.n_iterations[which] = alone.n_iterations
+            result.done[which] = True
+        return result
+    centre = _newton(mean_scores, mean_totals, precision, 0.3)
+    if centre is None:
+        return result
+    inverse = np.asarray(np.linalg.inv(centre.information), dtype=np.float64)
+    point = np.repeat(centre.point[None, :], active.size, axis=0)
+    if totals.ndim == 2:
+        point = _centred(point + (scores[active] - mean_scores) @ inverse)
+    _iterate(
+        result, active, point, scores, totals, precision, tol, inverse, np.diag(centre.information).copy()
+    )
+    return result
+
+
+def _iterate(
+    result: DenseFits,
+    active: IntArray,
+    point: FloatArray,
+    scores: FloatArray,
+    totals: FloatArray,
+    precision: float,
+    tol: float,
+    inverse: FloatArray,
+    diagonal: FloatArray,
+) -> None:
+    """Rescaled chord steps with Anderson extrapolation; fits leave as they converge."""
+    sums_single, sums_double = _PairSums(totals, np.float32), _PairSums(totals, np.float64)
+    every = scores.shape[0]
+    scale = np.ones_like(point)
+    points: list[FloatArray] = []
+    steps: list[FloatArray] = []
+    single = tol < 1e-3
+    previous = np.full(active.size, np.inf)
+    for round_ in range(_ROUNDS):
+        inside = np.abs(point).max(axis=1) < _RANGE / 2
+        if not np.all(inside):
+            active, point, scale, previous = active[inside], point[inside], scale[inside], previous[inside]
+            points, steps = [p[inside] for p in points], [s[inside] for s in steps]
+            if active.size == 0:
+                return
+        fits = None if totals.ndim == 2 or active.size == every else active
+        e = np.exp(point)
+        refresh = round_ < 2
+        if single:
+            sums, second = sums_single(e.astype(np.float32), refresh, fits)
+        else:
+            sums, second = sums_double(e, refresh, fits)
+        gradient = scores[active] - e * sums
+        if precision:
+            gradient -= precision * point
+        if second is not None:
+            own = e * sums - e * e * second + precision
+            scale = np.sqrt(diagonal / np.maximum(own, 1e-3 * diagonal))
+        step = scale * ((scale * gradient) @ inverse)
+        if not precision:
+            step = _centred(step)
+        size = np.abs(step).max(axis=1)
+        if not single:
+            finished = (size <= tol / 2) & (size < previous)
+            if np.any(finished):
+                which = active[finished]
+                result.strengths[which] = _centred(point[finished] + step[finished])
+                result.gradient_norm[which] = np.abs(gradient[finished]).max(axis=1)
+                result.distance[which] = size[finished]
+                result.n_iterations[which] = round_ + 1
+                result.done[which] = True
+                left = ~finished
+                active, point, step, scale, size = (
+                    active[left],
+                    point[left],
+                    step[left],
+                    scale[left],
+                    size[left],
+                )
+                points, steps = [p[left] for p in points], [s[left] for s in steps]
+                if active.size == 0:
+                    return
+        points.append(point)
+        steps.append(step)
+        if len(points) > _MEMORY + 1:
+            del points[0], steps[0]
+        point = _extrapolated(points, steps, diagonal)
+        previous = size if not single else np.full(active.size, np.inf)
+        if single and float(np.median(size)) < _SINGLE_UNTIL * 10:
+            single = False
+
+
+def _extrapolated(points: list[FloatArray], steps: list[FloatArray], weight: FloatArray) -> FloatArray:
+    plain = points[-1] + steps[-1]
+    if len(points) < 2:
+        return plain
+    step_changes = np.stack([b - a for a, b in zip(steps[:-1], steps[1:], strict=True)], axis=1)
+    moves = np.stack([b - a for a, b in zip(points[:-1], points[1:], strict=True)], axis=1)
+    weighted = step_changes * weight
+    normal = weighted @ step_changes.transpose(0, 2, 1)
+    right = weighted @ steps[-1][:, :, None]
+    k = normal.shape[1]
+    sizes = np.sqrt(np.maximum(np.einsum("bii->bi", normal), 1e-300))
+    normal /= sizes[:, :, None] * sizes[:, None, :]
+    normal[:, np.arange(k), np.arange(k)] += 1e-10
+    weights = np.linalg.solve(normal, right / sizes[:, :, None]) / sizes[:, :, None]
+    change = (moves + step_changes).transpose(0, 2, 1) @ weights
+    extrapolated = plain - change[:, :, 0]
+    sane = np.abs(extrapolated - plain).max(axis=1) < 2.0
+    return np.where(sane[:, None], extrapolated, plain)
+
+
+def certified(fits: DenseFits, smallest_total: FloatArray | float) -> BoolArray:
+    """Whether the gradient reached proves that the graph of wins is strongly connected.
+
+    If some set of items never lost to the others, the gradient entries of that set would sum to the expected
+    number of its losses, at least smallest_total / (1 + exp(range of strengths)); a smaller sum of absolute
+    entries is a proof. The comparison graph itself must be connected.
+    """
+    spread = np.ptp(fits.strengths, axis=-1)
+    n = fits.strengths.shape[-1]
+    expected = smallest_total / (1.0 + np.exp(np.minimum(spread, 700.0)))
+    return np.asarray(fits.done & (fits.gradient_norm * n < 0.5 * expected))
+
+
+def log_likelihoods(strengths: FloatArray, scores: FloatArray, totals: FloatArray) -> FloatArray:
+    """Sum of score times strength minus the sum of N log(e_i + e_j) over pairs, for each fit."""
+    n = strengths.shape[-1]
+    value = np.einsum("bi,bi->b", scores, strengths)
+    e = np.exp(strengths)
+    uniform = totals.ndim == 2 and n >= 16 and bool(np.ptp(totals[np.triu_indices(n, 1)]) == 0)
+    at_once = max(1, int(_EVALUATE_AT_ONCE / (8 * n * n)))
+    for low in range(0, strengths.shape[0], at_once):
+        part = e[low : low + at_once]
+        if uniform:
+            # Products of eight before each logarithm: strengths within +-15 keep them far from overflow.
+            padded = np.ones((part.shape[0], -(-n // 8) * 8, n))
+            np.add(part[:, :, None], part[:, None, :], out=padded[:, :n])
+            product = padded[:, 0::8] * padded[:, 1::8]
+            for k in range(2, 8):
+                product *= padded[:, k::8]
+            every = np.log(product).sum(axis=(1, 2))
+            own = np.log(2.0) * n + strengths[low : low + at_once].sum(axis=1)
+            value[low : low + at_once] -= totals[0, 1] * (every - own) / 2
+        else:
+            logs = np.log(part[:, :, None] + part[:, None, :])
+            weights = totals if totals.ndim == 2 else totals[low : low + at_once]
+            logs *= weights
+            value[low : low + at_once] -= logs.sum(axis=(1, 2)) / 2
+    return value
+
+
+def std_errors_of(
+    strengths: FloatArray, totals: FloatArray, precision: float
+) -> tuple[FloatArray, FloatArray]:
+    """Standard errors of the centred strengths of one fit, and their covariance."""
+    _, matrix = _information(np.exp(strengths), totals, precision)
+    n = strengths.size
+    factor, info = linalg.lapack.dpotrf(matrix.T, lower=1, clean=0)
+    if info == 0:
+        inverse, info = linalg.lapack.dpotri(factor, lower=1)
+    if info != 0:
+        return np.full(n, np.nan), np.full((n, n), np.nan)
+    covariance = np.tril(inverse)
+    covariance += np.tril(inverse, -1).T
+    means = covariance.mean(axis=0)
+    covariance -= means[:, None]
+    covariance -= means[None, :]
+    covariance += means.mean()
+    return np.sqrt(np.diag(covariance)), covariance
