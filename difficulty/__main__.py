@@ -127,13 +127,11 @@ def _difficulty(argv: list[str]) -> None:
 
     from difficulty.decisions import decide_pairs, list_disputed
     from difficulty.study import study_groups
-    from rank.command import Report, emit, progress, write_table
+    from rank.command import Report, emit, progress, reading_options, write_table
     from rank.readers import read_gold, read_verdicts
     from rank.tally import tally_verdicts
 
-    table = read_verdicts(
-        args.verdicts, by=args.by, layout=args.layout, drop_exact_copies=args.drop_exact_copies
-    )
+    table = read_verdicts(args.verdicts, **reading_options(args))
     tally = tally_verdicts(table)
     gold = read_gold(args.gold) if args.gold else None
     studies = list(

@@ -90,14 +90,12 @@ def _build_parser() -> argparse.ArgumentParser:
 def _rank(argv: list[str]) -> None:
     args = _build_parser().parse_args(argv)
 
-    from rank.command import Report, emit
+    from rank.command import Report, emit, reading_options
     from rank.ranking import RankingOptions, rank_groups
     from rank.readers import read_gold, read_verdicts
     from rank.tally import tally_verdicts
 
-    table = read_verdicts(
-        args.verdicts, by=args.by, layout=args.layout, drop_exact_copies=args.drop_exact_copies
-    )
+    table = read_verdicts(args.verdicts, **reading_options(args))
     tally = tally_verdicts(table)
     gold = read_gold(args.gold) if args.gold else None
     options = RankingOptions(

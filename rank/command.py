@@ -35,6 +35,7 @@ __all__ = [
     "format_interval",
     "format_value",
     "progress",
+    "reading_options",
     "run",
     "to_jsonable",
     "write_table",
@@ -133,11 +134,27 @@ def add_verdict_arguments(parser: argparse.ArgumentParser, *, gold: str = "optio
         help="drop rows that repeat an earlier row in every column",
     )
     group.add_argument(
+        "--number-runs",
+        action="store_true",
+        help="number rows that repeat a call as its runs, in file order (for votes without a run column)",
+    )
+    group.add_argument(
         "--invalid",
         choices=("exclude", "equal"),
         default="exclude",
-        help="exclude invalid verdicts from every denominator, or count them as ties (default: exclude)",
+        help="exclude invalid verdicts from every denominator, or treat invalid as an outcome of its own, where "
+        "two invalid verdicts are equal (default: exclude)",
     )
+
+
+def reading_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the keyword arguments of `rank.readers.read_verdicts` that the arguments state."""
+    return {
+        "by": args.by,
+        "layout": args.layout,
+        "drop_exact_copies": args.drop_exact_copies,
+        "number_runs": args.number_runs,
+    }
 
 
 def _seed(text: str) -> int:

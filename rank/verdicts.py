@@ -83,6 +83,7 @@ def check_verdicts(
     by: Sequence[str] | None = None,
     layout: str | None = None,
     drop_exact_copies: bool = False,
+    number_runs: bool = False,
 ) -> VerdictTable:
     """Check a table of verdicts and return it in canonical form.
 
@@ -101,6 +102,9 @@ def check_verdicts(
     drop_exact_copies : bool
         Drop rows that equal an earlier row in every column, and count them. A key that repeats with
         anything different stays an error.
+    number_runs : bool
+        Number the calls that share a key as runs, in the order of the rows (for tables of votes that have no
+        run column). Only for tables without one.
 
     Returns
     -------
@@ -152,6 +156,21 @@ def check_verdicts(
     contexts = contexts[CONTEXT_COLUMNS]
     has_context = "context" in frame.columns
     run, runs = _label_codes(frame, ["run"] if "run" in frame.columns else [])
+    n_runs = len(runs)
+    if number_runs:
+        if "run" in frame.columns:
+            raise InputError("the table has a run column; drop it, or do not ask for runs to be numbered")
+        if "criterion" in frame.columns:
+            raise InputError("runs cannot be numbered in a table with a criterion column; add a run column")
+        call = combine_codes(
+            (group, len(groups)), (context, len(contexts)), (first, len(items)), (second, len(items))
+        )
+        run = pd.Series(np.zeros(len(call))).groupby(call, sort=False).cumcount().to_numpy(dtype=np.int64)
+        n_runs = int(run.max()) + 1
+        ledger["n_numbered_runs"] = int((run > 0).sum())
+        notes.append(
+            f"{ledger['n_numbered_runs']} row(s) that repeat an earlier call were numbered as further runs of it"
+        )
 
     verdict = _read_verdict(frame, first, second, items, layout, ledger, notes)
     parts = [
@@ -159,7 +178,7 @@ def check_verdicts(
         (context, len(contexts)),
         (first, len(items)),
         (second, len(items)),
-        (run, len(runs)),
+        (run, n_runs),
     ]
     extras = frame[[c for c in frame.columns if c not in _KNOWN and c not in by]]
     if "criterion" in frame.columns:
@@ -174,7 +193,7 @@ def check_verdicts(
             f"{len(frame)} rows of single criteria were merged into {len(keep)} verdicts by majority; "
             f"{n_splits} even split(s) count as ties"
         )
-    else:
+    elif not number_runs:
         _refuse_repeated_keys(frame, parts, verdict, list(by))
 
     ledger["n_invalid"] = int((verdict == INVALID).sum())
@@ -463,9 +482,9 @@ def _refuse_repeated_keys(
     if finer:
         fix = f"the rows differ in {finer[0]}: add it to the grouping (--by {' '.join([*by, finer[0]])})"
     elif frame.iloc[where].duplicated(keep=False).all() and not conflict:
-        fix = "number the repeats in a run column, or drop exact copies with --drop-exact-copies"
+        fix = "number the repeats in a run column (or with --number-runs), or drop exact copies with --drop-exact-copies"
     else:
-        fix = "number the repeats in a run column (a conflict is never averaged)"
+        fix = "number the repeats in a run column, or with --number-runs (a conflict is never averaged)"
     first, second = frame["item_first"].iloc[one[0]], frame["item_second"].iloc[one[0]]
     raise InputError(
         f"the same call (groups, context, item_first, item_second, run) occurs more than once in {len(where)} rows, "
