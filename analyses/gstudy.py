@@ -50,7 +50,9 @@ _MEMBERS = (
     (0, 2),
     (0, 3),
 )  # which of pair, judge, format, order a component crosses
-_FLOOR = 1e-9  # smallest residual, in units of the variance of y
+_FLOOR = 1e-7  # smallest residual, in units of the variance of y
+_ZERO = 1e-8  # components below this, in the same units, are zero up to the optimiser's last step
+_TOLERANCE = 1e-12  # of the projected Newton decrement, in units of -2 log-likelihood
 _TIE_POLICIES = ("half", "drop")
 
 
@@ -246,9 +248,11 @@ def g_study_of_tally(
 ) -> GStudy:
     """Variance components of the verdicts of a tally.
 
-    A pair is two items of a context (and dataset), across all groups. The facets judge and format are columns
-    of ``tally.groups``; a column the tally does not have counts as one level. Verdicts of groups that differ
-    in other columns only are treated as runs of the same cell.
+    A pair is two items of a context (and dataset), across all groups. Its canonical item i is the first by name,
+    so the components (mean, judge and format above all) are those of a lean towards that item: they depend on
+    which of the two names sorts first, and on nothing else about names. The facets judge and format are columns
+    of ``tally.groups``; a column the tally does not have counts as one level. Verdicts of groups that differ in
+    other columns only are treated as runs of the same cell.
 
     Parameters
     ----------
@@ -438,7 +442,8 @@ class _Data:
     levels: tuple[int, int, int, int]
     n: Floats
     total: Floats
-    squares: float  # sum of squares of all y about their mean
+    within: float  # sum of squares of y about the means of their cells
+    squares: float  # and about the mean of all
     mean: float
     n_left_out: int
 
@@ -483,11 +488,14 @@ def _data_iv(
     _, example, cell = np.unique(key, return_index=True, return_inverse=True)
     mean = float(n @ value / n.sum())
     centred = value - mean
+    n_cell = np.bincount(cell, weights=n).astype(float)
+    total = np.bincount(cell, weights=n * centred).astype(float)
     return _Data(
         code=np.stack([codes[example] for codes, _ in coded]),
         levels=(coded[0][1], coded[1][1], coded[2][1], coded[3][1]),
-        n=np.bincount(cell, weights=n).astype(float),
-        total=np.bincount(cell, weights=n * centred).astype(float),
+        n=n_cell,
+        total=total,
+        within=float(n @ (centred - (total / n_cell)[cell]) ** 2),
         squares=float(n @ centred**2),
         mean=mean,
         n_left_out=left_out,
@@ -558,15 +566,18 @@ def _estimable(gram: Floats, levels: tuple[int, ...]) -> tuple[list[int], list[s
 
 @dataclass(frozen=True)
 class _Likelihood:
-    """Sufficient statistics; columns of X are [1, levels of each facet with more than one level]."""
+    """Sufficient statistics. Columns of X are [1, levels of each facet with more than one level].
 
-    a: Floats  # (D, q, q) X'X of every distinct pair design
-    m: Floats  # (D,) pairs with that design
-    b: Floats  # (D, q) sum over those pairs of X'y
-    bb: Floats  # (D, q, q) sum of outer products of X'y
+    Per pair X = QG with orthonormal Q, so that only z = Q'y and the part of y outside X matter: no difference
+    of large numbers is taken where the residual is small.
+    """
+
+    g: Floats  # (D, q, q) of every distinct pair design; rows of zeros where X has a lower rank
+    design: Ints  # (K,) design of every pair
+    z: Floats  # (K, q)
     group: Ints  # (q,) 0 for the constant column, 1..3 for judge, format, order
     n_all: float
-    squares: float
+    outside: float  # squared length of y outside the columns of all X
     kept: tuple[int, ...]
 
     def evaluate(self, theta: Floats) -> tuple[float, Floats, float]:
@@ -581,32 +592,36 @@ class _Likelihood:
         full[list(self.kept)] = theta
         residual = full[_RESIDUAL]
         q = self.group.size
-        inner = np.sqrt(np.where(self.group == 0, full[0], full[self.group + 3]))
+        inner = np.where(self.group == 0, full[0], full[self.group + 3])
         outer = np.sqrt(np.where(self.group == 0, 1.0, full[self.group]))
-        kernel = np.eye(q) + inner[:, None] * self.a * inner / residual
-        factor = np.linalg.cholesky(kernel)
-        log_det = 2 * np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
-        shrink = inner[:, None] * np.linalg.inv(kernel) * inner / residual
-        left = (np.eye(q) - self.a @ shrink) / residual  # X'B^-1 y = left @ X'y
-        c = left @ self.a  # X'B^-1 X
-        u = np.einsum("dij,dj->di", left, self.b)
-        c_sum, u_sum = np.einsum("d,dij->ij", self.m, c), u.sum(axis=0)
+        w = residual * np.eye(q) + (self.g * inner) @ np.swapaxes(self.g, -1, -2)  # Q'BQ
+        log_det = 2 * np.log(np.diagonal(np.linalg.cholesky(w), axis1=-2, axis2=-1)).sum(axis=-1)
+        w_inverse = np.linalg.inv(w)
+        left = np.swapaxes(self.g, -1, -2) @ w_inverse  # X'B^-1 y = left @ z
+        c = left @ self.g  # X'B^-1 X
+        number = np.bincount(self.design, minlength=len(self.g)).astype(float)
+        c_sum, u_sum = np.einsum("d,dij->ij", number, c), _times(left[self.design], self.z).sum(axis=0)
         t = outer[:, None] * c_sum * outer + np.diag((self.group > 0).astype(float))
-        t_factor = np.linalg.cholesky(t)
+        t_inverse = np.linalg.inv(t)
         solved = np.linalg.solve(t, outer * u_sum)
-        quadratic = (self.squares - (shrink * self.bb).sum()) / residual - (outer * u_sum) @ solved
-        value = self.n_all * math.log(residual) + self.m @ log_det + quadratic
-        value += 2 * np.log(np.diagonal(t_factor)).sum()
+        h = outer * solved  # mean and predicted main effects
+        rest = self.z - _times(self.g[self.design], h)
+        score = _times(left[self.design], rest)  # X'Py of every pair
+        quadratic = self.outside / residual + float((rest * _times(w_inverse[self.design], rest)).sum())
+        quadratic += float((solved[self.group > 0] ** 2).sum())
+        value = (self.n_all - q * len(self.z)) * math.log(residual) + float(number @ log_det) + quadratic
+        value += 2 * float(np.log(np.diagonal(np.linalg.cholesky(t))).sum())
 
-        h = outer * solved
-        update = outer[:, None] * np.linalg.inv(t) * outer
-        c_update = c @ update
-        trace = np.einsum("dij,dij->di", c - c_update @ c, np.eye(q)[None])
-        ch = c @ h
-        square = np.einsum("dij,djk,dik->di", left, self.bb, left, optimize=True)
-        square += ch * (self.m[:, None] * ch - 2 * u)
-        inner_gradient = (self.m[:, None] * trace - square).sum(axis=0)
-        outer_gradient = np.diag(c_sum - c_sum @ update @ c_sum) - (u_sum - c_sum @ h) ** 2
+        c_update = c @ (outer[:, None] * t_inverse * outer)
+        trace = np.diagonal(c, axis1=-2, axis2=-1) - (c_update * c).sum(axis=-1)  # c is symmetric
+        inner_gradient = number @ trace - (score**2).sum(axis=0)
+        # X'PX and X'Py of all pairs, for components above zero from the equations that t solves.
+        positive = outer > 0
+        divisor = np.where(positive, outer, 1.0)
+        whole_trace = np.diag(c_sum - c_sum @ (outer[:, None] * t_inverse * outer) @ c_sum)
+        whole_trace = np.where(positive, (1 - np.diag(t_inverse)) / divisor**2, whole_trace)
+        whole_score = np.where(positive, solved / divisor, score.sum(axis=0))
+        outer_gradient = whole_trace - whole_score**2
         gradient = np.zeros(_RESIDUAL + 1)
         gradient[0] = inner_gradient[self.group == 0].sum()
         for facet in (1, 2, 3):
@@ -616,6 +631,10 @@ class _Likelihood:
         explained = full[:_RESIDUAL] @ gradient[:_RESIDUAL]
         gradient[_RESIDUAL] = (self.n_all - 1 - quadratic - explained) / residual
         return float(value), gradient[list(self.kept)], float(h[0])
+
+
+def _times(matrix: Floats, vector: Floats) -> Floats:
+    return (matrix @ vector[..., None])[..., 0]
 
 
 def _likelihood(data: _Data, kept: list[int]) -> _Likelihood:
@@ -638,17 +657,21 @@ def _likelihood(data: _Data, kept: list[int]) -> _Likelihood:
     packed = np.ascontiguousarray(a).view(np.dtype((np.void, a.shape[1] * a.itemsize))).ravel()
     _, example, design = np.unique(packed, return_index=True, return_inverse=True)
     n_designs = example.size
-    order = np.argsort(design, kind="stable")
-    start = np.searchsorted(design[order], np.arange(n_designs))
-    bb = np.stack([rows.T @ rows for rows in np.split(b[order], start[1:])])
+    size, vector = np.linalg.eigh(a[example].reshape(n_designs, q, q))
+    root = np.sqrt(np.where(size > 1e-9 * size.max(axis=1, keepdims=True), size, 0.0))
+    inverse = np.where(root > 0, 1 / np.where(root > 0, root, 1.0), 0.0)
+    g = root[:, :, None] * np.swapaxes(vector, -1, -2)
+    to_z = inverse[:, :, None] * np.swapaxes(vector, -1, -2)
+    z = np.einsum("pij,pj->pi", to_z[design], b)
+    coefficient = np.einsum("pij,pi->pj", to_z[design], z)
+    fitted = sum(coefficient[data.code[0], column] for column in columns)
     return _Likelihood(
-        a=a[example].reshape(n_designs, q, q),
-        m=np.bincount(design, minlength=n_designs).astype(float),
-        b=np.add.reduceat(b[order], start, axis=0),
-        bb=bb,
+        g=g,
+        design=design,
+        z=z,
         group=np.concatenate(group),
         n_all=data.n_all,
-        squares=data.squares,
+        outside=data.within + float(data.n @ (data.total / data.n - fitted) ** 2),
         kept=tuple(kept),
     )
 
@@ -679,27 +702,34 @@ def _maximise(
     for _ in range(max_iter):
         step = 1e-4 * (theta + unit * theta[-1])
         hessian = _hessian(likelihood, theta, gradient, step, central=False)
+        scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-300))
+        plain = -(scale**2) * gradient  # a diagonal step points down even where a bound cuts it short
+        slope = _slope(theta, gradient, plain, floor)
         free = (theta > floor) | (gradient < 0)
-        move = np.zeros_like(theta)
-        if free.any():
-            scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)[free]), 1e-300))
-            eigenvalue, vector = np.linalg.eigh(hessian[np.ix_(free, free)] * np.outer(scale, scale))
-            eigenvalue = np.maximum(np.abs(eigenvalue), 1e-6)  # away from saddles and flat directions
-            move[free] = -scale * (vector @ ((vector.T @ (scale * gradient[free])) / eigenvalue))
-        expected = -float(gradient @ (np.maximum(theta + move, floor) - theta))
-        if expected < 1e-13 * max(1.0, abs(value)) or expected < 1e-11:
-            return np.maximum(theta + move, floor) if expected > 0 else theta, True
+        eigenvalue, vector = np.linalg.eigh((hessian * np.outer(scale, scale))[np.ix_(free, free)])
+        eigenvalue = np.maximum(np.abs(eigenvalue), 1e-6)  # away from saddles and flat directions
+        newton = np.zeros_like(theta)
+        newton[free] = -scale[free] * (vector @ ((vector.T @ (scale * gradient)[free]) / eigenvalue))
+        move = newton if _slope(theta, gradient, newton, floor) > 1e-3 * slope else plain
+        if slope < _TOLERANCE:
+            return np.maximum(theta + move, floor), True  # converges quadratically: one more step is worth it
+        slack = 1e-13 * abs(value)
         length = 1.0
-        while length > 1e-8:
+        while length > 1e-10:
             trial = np.maximum(theta + length * move, floor)
-            trial_value, trial_gradient, trial_mean = likelihood.evaluate(trial)
-            if trial_value <= value + 1e-4 * float(gradient @ (trial - theta)):
+            trial_value, trial_gradient, _ = likelihood.evaluate(trial)
+            if trial_value <= value + 1e-4 * float(gradient @ (trial - theta)) + slack:
                 break
             length /= 2
         else:
-            return theta, expected < 1e-7
+            return theta, slope < (1e-3 if theta[-1] <= floor[-1] else 1e-8)  # at the floor rounding shows
         theta, value, gradient = trial, trial_value, trial_gradient
     return theta, False
+
+
+def _slope(theta: Floats, gradient: Floats, move: Floats, floor: Floats) -> float:
+    """Decrease that the gradient promises for a move, cut off at the bounds."""
+    return -float(gradient @ (np.maximum(theta + move, floor) - theta))
 
 
 def _anova(data: _Data, kept: list[int], level: list[Ints]) -> Floats:
@@ -726,7 +756,7 @@ def _anova(data: _Data, kept: list[int], level: list[Ints]) -> Floats:
         if len(_MEMBERS[k]) == 1:
             containing = [c for c in kept[:-1] if len(_MEMBERS[c]) == 2 and _MEMBERS[k][0] in _MEMBERS[c]]
             estimate[k] = (expected[k] - sum(expected[c] for c in containing)) / per_level[k]
-    return estimate
+    return np.where(np.abs(estimate) < 1e-13 * data.squares / (n_all - 1), 0.0, estimate)  # rounding only
 
 
 def _fit(data: _Data, with_errors: bool, max_iter: int, notes: tuple[str, ...]) -> GStudy:
@@ -740,6 +770,8 @@ def _fit(data: _Data, with_errors: bool, max_iter: int, notes: tuple[str, ...]) 
         if levels < 2:
             said.append(f"one {facet} only: {facet} and pair:{facet} drop out")
     said += [text for text in reason if text and not text.startswith("only one")]
+    if sum(levels > 1 for levels in data.levels[1:]) > 1:
+        said.append("the residual includes interactions outside the model (judge x format and the like)")
     if not balanced:
         said.append("unbalanced table: no mean-square estimates")
     method, converged, log_likelihood, mean = "reml", True, math.nan, data.mean
@@ -764,6 +796,7 @@ def _fit(data: _Data, with_errors: bool, max_iter: int, notes: tuple[str, ...]) 
             start = np.maximum(moments, 0.01 * scale * unit)
             start[-1] = max(start[-1], 0.01 * scale)
             theta, converged = _maximise(likelihood, start, unit, floor, max_iter)
+            theta[:-1][theta[:-1] < _ZERO * scale] = 0.0
             at = theta
         if at[-1] <= floor[-1]:
             said.append(
