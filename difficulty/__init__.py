@@ -6,7 +6,28 @@ from importlib import import_module
 from typing import Any
 
 # Public name -> module that defines it, imported when first asked for.
-_EXPORTS: dict[str, str] = {}
+_EXPORTS: dict[str, str] = {
+    "DifficultyProfile": "difficulty.gaps",
+    "GroupStudy": "difficulty.study",
+    "MetricTable": "difficulty.reliability",
+    "StudyOptions": "difficulty.study",
+    "TriadCounts": "difficulty.triads",
+    "count_triads": "difficulty.triads",
+    "decide_pairs": "difficulty.decisions",
+    "failure_mode": "difficulty.reliability",
+    "list_disputed": "difficulty.decisions",
+    "measure_reliability": "difficulty.reliability",
+    "metrics_from_sums": "difficulty.reliability",
+    "modal_verdicts": "difficulty.reliability",
+    "pair_statistics": "difficulty.reliability",
+    "pair_verdicts": "difficulty.reliability",
+    "plot_buckets": "difficulty.plotting",
+    "profile_difficulty": "difficulty.gaps",
+    "rates_from_summary": "difficulty.reliability",
+    "study_group": "difficulty.study",
+    "study_groups": "difficulty.study",
+    "triads_of_tally": "difficulty.triads",
+}
 
 __all__ = [*_EXPORTS]
 

@@ -172,6 +172,15 @@ def pair_verdicts(counts: np.ndarray, *, invalid: str = "exclude") -> np.ndarray
     ndarray of int8, shape (..., P)
         0 = i and 1 = j where both orders agree (or the only order says so), 2 = undecided (the orders
         differ, or say tie), -1 = no valid verdict.
+
+    Examples
+    --------
+    >>> counts = np.zeros((3, 2, 5), dtype=int)
+    >>> counts[0, :, 0] = 1                       # i wins in both orders
+    >>> counts[1, 0, 0] = counts[1, 1, 1] = 1     # a flip
+    >>> counts[2, 0, 1] = 2                       # j wins, second order never asked
+    >>> pair_verdicts(counts)
+    array([0, 2, 1], dtype=int8)
     """
     modal = modal_verdicts(counts, invalid=invalid)
     a, b = modal[..., 0], modal[..., 1]

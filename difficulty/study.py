@@ -222,7 +222,7 @@ def study_group(
         level=options.level,
         rng=np.random.default_rng(seed),
     )
-    blocks = context_triads(tally, pair_gold)
+    blocks = context_triads(tally, pair_gold, invalid=options.invalid)
     triads = triad_intervals(
         blocks.counts, n_resamples=options.n_resamples, level=options.level, rng=np.random.default_rng(seed)
     )

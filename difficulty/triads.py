@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from difficulty.reliability import modal_verdicts
+from difficulty.reliability import pair_verdicts
 from rank.exceptions import InputError
 from rank.resample import (
     DEFAULT_LEVEL,
@@ -264,7 +264,9 @@ def count_triads(
     return _to_counts(counts)
 
 
-def context_triads(tally: Tally, pair_gold: PairGold | None = None) -> ContextTriads:
+def context_triads(
+    tally: Tally, pair_gold: PairGold | None = None, *, invalid: str = "exclude"
+) -> ContextTriads:
     """Triad counts of every (group, context) of a tally.
 
     The verdict of a pair is that of `pair_verdicts`; the items of a context are those of the group's pairs in
@@ -275,6 +277,8 @@ def context_triads(tally: Tally, pair_gold: PairGold | None = None) -> ContextTr
     tally : Tally
     pair_gold : PairGold, optional
         Aligned with the tally's pairs; adds the assessed and valid inequality triads.
+    invalid : {"exclude", "equal"}
+        See `difficulty.reliability.modal_verdicts`.
 
     Returns
     -------
@@ -297,7 +301,7 @@ def context_triads(tally: Tally, pair_gold: PairGold | None = None) -> ContextTr
             scores = np.full(nodes.size, np.nan)
             scores[node_i[known]] = pair_gold.score_i[known]
             scores[node_j[known]] = pair_gold.score_j[known]
-    verdict = pair_verdicts(tally.counts)
+    verdict = pair_verdicts(tally.counts, invalid=invalid)
     counts = _count_blocks(node_i, node_j, verdict, node_block, keys.size, gaps, winner, scores)
     return ContextTriads(group=tally.group[example], context=tally.context[example], counts=counts)
 
@@ -306,39 +310,6 @@ def triads_of_tally(tally: Tally, pair_gold: PairGold | None = None) -> list[Tri
     """Triad counts per group of a tally, summed over its contexts (see `context_triads`)."""
     blocks = context_triads(tally, pair_gold)
     return [_to_counts(blocks.of_group(group)) for group in range(len(tally.groups))]
-
-
-def pair_verdicts(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
-    """One verdict per pair from the counts of both orders.
-
-    Both orders valid and naming the same winner: that winner. Both valid otherwise: undecided. One order
-    valid: its modal verdict, where a tie or a stated inconsistency is undecided. None valid: missing.
-
-    Parameters
-    ----------
-    counts : (..., P, 2, 5)
-        As in `Tally.counts`; the modal verdict of a condition is that of `modal_verdicts`.
-
-    Returns
-    -------
-    (..., P) int8
-        0 item i, 1 item j, 2 undecided, -1 missing.
-
-    Examples
-    --------
-    >>> counts = np.zeros((3, 2, 5), dtype=int)
-    >>> counts[0, :, 0] = 1                       # i wins in both orders
-    >>> counts[1, 0, 0] = counts[1, 1, 1] = 1     # a flip
-    >>> counts[2, 0, 1] = 2                       # j wins, second order never asked
-    >>> pair_verdicts(counts)
-    array([0, 2, 1], dtype=int8)
-    """
-    mode = modal_verdicts(counts)
-    one, two = mode[..., 0], mode[..., 1]
-    seen = np.where(one < 0, two, one)
-    agreed = (one == two) | (one < 0) | (two < 0)
-    decided = agreed & ((seen == ITEM_I) | (seen == ITEM_J))
-    return np.where(seen < 0, MISSING, np.where(decided, seen, UNDECIDED)).astype(np.int8)
 
 
 def triad_shares(counts: npt.ArrayLike) -> npt.NDArray[np.float64]:
