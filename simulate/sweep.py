@@ -310,7 +310,7 @@ def _measure_repetition(
     people = prepared.population
     latent = _Reference(people.theta)
     human = _strengths(people, people.human_votes_i[None], people.votes)[0]
-    human_spearman = latent.spearman(mid_ranks(human))
+    human_spearman = latent.spearman(_mid_ranks(human))
     reference = latent if gold == "latent" else _Reference(human)
     static_kind = _static_kind(people)
     answers = [prepared.answer(q) for q in q_values]
@@ -325,7 +325,7 @@ def _measure_repetition(
                 human_spearman,
                 *_measure_reliability(answer, static_kind),
             ]
-            for answer, rank in zip(answers, map(mid_ranks, strengths))
+            for answer, rank in zip(answers, map(_mid_ranks, strengths))
         ]
     )
 
@@ -482,14 +482,14 @@ def fitted_strengths(
         components="separate",
     )
     # Strengths that are equal but for rounding must tie, or ranks would depend on the order of summation.
-    return np.round(fit.strengths, 9)
+    return np.round(fit.strengths, 7)
 
 
 class _Reference:
     """A gold ranking with what rho and tau need of it."""
 
     def __init__(self, scores: npt.NDArray[np.float64]) -> None:
-        ranks = mid_ranks(scores)
+        ranks = _mid_ranks(scores)
         self._ranks = ranks - ranks.mean()
         self._norm = float(np.sqrt(self._ranks @ self._ranks))
         self._above = ranks[:, None] > ranks
@@ -515,7 +515,7 @@ class _Reference:
         return float(excess / np.sqrt(float(n_above) * self._n_above))
 
 
-def mid_ranks(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _mid_ranks(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return ranks from 1/2 on; equal scores share their mid-rank."""
     ordered = np.sort(scores)
     return (ordered.searchsorted(scores, "left") + ordered.searchsorted(scores, "right")) / 2.0
@@ -563,8 +563,8 @@ def bootstrap_spearman(
     else:
         reference = np.broadcast_to(people.theta, judged.shape)
         targets = _Reference(people.theta)
-    estimate = targets.spearman(mid_ranks(_strengths(people, wins[None], total)[0]))
-    resampled = np.array([_Reference(one).spearman(mid_ranks(two)) for one, two in zip(reference, judged)])
+    estimate = targets.spearman(_mid_ranks(_strengths(people, wins[None], total)[0]))
+    resampled = np.array([_Reference(one).spearman(_mid_ranks(two)) for one, two in zip(reference, judged)])
     if np.isnan(estimate) or np.isnan(resampled).any():
         return np.nan, np.nan
     edge = 1.0 - 1e-9  # atanh is finite; a perfect rho in resamples and estimate has no width

@@ -78,14 +78,15 @@ def test_every_pair_is_equally_likely_in_a_regular_design():
     assert np.abs(share - 3 / 7).max() < 0.05
 
 
-def test_human_votes_follow_bradley_terry():
-    people = draw_population(400, spread=1.5, votes=3, rng=1)
+@pytest.mark.parametrize("votes", [1, 3])
+def test_human_votes_follow_bradley_terry(votes):
+    people = draw_population(600, spread=1.5, votes=votes, rng=1)
     difference = people.theta[people.item_i] - people.theta[people.item_j]
     p = 1 / (1 + np.exp(-difference))
     for low, high in ((-9, -2), (-2, -0.5), (-0.5, 0.5), (0.5, 2), (2, 9)):
         inside = (difference >= low) & (difference < high)
-        assert people.human_votes_i[inside].mean() / 3 == pytest.approx(p[inside].mean(), abs=0.01)
-    assert (people.human_i == (people.human_votes_i >= 2)).all()
+        assert people.human_votes_i[inside].mean() / votes == pytest.approx(p[inside].mean(), abs=0.01)
+    assert (people.human_i == (2 * people.human_votes_i > votes)).all()
 
 
 def test_split_votes_go_to_either_item_by_a_fair_coin():
