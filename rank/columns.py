@@ -10,29 +10,56 @@ import pandas as pd
 from rank.exceptions import InputError
 
 
-def id_strings(column: pd.Series, name: str, *, allow_empty: bool = False) -> pd.Series:
-    """Return ids as strings kept as written; refuse empty ones and numbers that are not whole."""
-    if pd.api.types.is_bool_dtype(column.dtype):
-        column = column.astype(str)
-    if pd.api.types.is_float_dtype(column.dtype):
-        values = column.to_numpy(dtype=float, na_value=np.nan)
-        whole = np.isnan(values) | (np.floor(values) == values)
-        if not whole.all():
+def id_strings(
+    column: pd.Series, name: str, *, allow_empty: bool = False, decimals: str = "refuse"
+) -> pd.Series:
+    """Return ids as strings kept as written; refuse empty ones and numbers that have lost their spelling.
+
+    Parameters
+    ----------
+    column : Series
+        Of any dtype. Missing values are empty strings; whole floats (what integers with gaps become in pandas)
+        lose their decimal point, so that they match the same ids read from a file.
+    name : str
+        Column name for errors.
+    allow_empty : bool
+        Whether empty cells are accepted.
+    decimals : {"refuse", "keep"}
+        Floats that are not whole, or too large to be exact: no ids (1.1 and 1.10 would be the same), but good
+        labels (a temperature).
+    """
+    values = column.astype(object).to_numpy(dtype=object)
+    missing = np.asarray(pd.isna(values), dtype=bool)
+    text = np.empty(len(values), dtype=object)
+    text[:] = ["" if gone else _text(value) for value, gone in zip(values, missing, strict=True)]
+    if decimals == "refuse":
+        inexact = np.array([isinstance(value, _FLOATS) for value in values], dtype=bool) & ~missing
+        inexact[inexact] = [not _is_exact(value) for value in values[inexact]]
+        if inexact.any():
             raise InputError(
-                f"column {name} {describe_rows(~whole)}: ids must be text or whole numbers, found {values[~whole][0]}"
+                f"column {name} {describe_rows(inexact)}: ids must be text or whole numbers that floats hold exactly, "
+                f"found {values[inexact][0]}; store the column as text"
             )
-        text = pd.Series([("" if np.isnan(v) else str(int(v))) for v in values], dtype=object)
-    elif isinstance(column.dtype, pd.CategoricalDtype):
-        text = column.astype(object).reset_index(drop=True)
-    else:
-        text = column.reset_index(drop=True)
-    missing = text.isna()
-    text = text.where(~missing, "").astype(str).astype(object)
+    strings = pd.Series(text, dtype=object)
     if not allow_empty:
-        empty = text.str.strip() == ""
+        empty = strings.str.strip() == ""
         if empty.any():
             raise InputError(f"column {name} {describe_rows(empty)}: empty id; every row needs one")
-    return text
+    return strings
+
+
+_FLOATS = (float, np.floating)
+
+
+def _is_exact(value: float | np.floating) -> bool:
+    """Whether a float is a whole number below 2**53, so that no other integer rounds to it."""
+    return abs(float(value)) < 2**53 and float(value).is_integer()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, _FLOATS) and _is_exact(value):
+        return str(int(value))
+    return str(value)
 
 
 def finite_numbers(column: pd.Series, name: str, *, allow_empty: bool) -> np.ndarray:

@@ -258,7 +258,9 @@ def check_gold(frame: pd.DataFrame) -> Gold:
         raise InputError("gold has a header but no rows")
     context_columns = [column for column in CONTEXT_COLUMNS if column in columns]
     ids = [column for column in needed if column.startswith("item")]
-    clean = pd.DataFrame({column: id_strings(frame[column], column) for column in [*ids, *context_columns]})
+    clean = pd.DataFrame({column: id_strings(frame[column], column) for column in ids})
+    for column in context_columns:
+        clean[column] = id_strings(frame[column], column, decimals="keep")
     if kind == "items":
         clean["score"] = finite_numbers(frame["score"], "score", allow_empty=False)
         key = [*context_columns, "item"]

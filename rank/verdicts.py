@@ -129,7 +129,7 @@ def check_verdicts(
     notes: list[str] = []
     frame = frame.reset_index(drop=True)
     if drop_exact_copies:
-        copies = frame.duplicated()
+        copies = _exact_copies(frame)
         ledger["n_exact_copies_dropped"] = int(copies.sum())
         if copies.any():
             notes.append(f"{int(copies.sum())} exact copies of earlier rows were dropped")
@@ -215,6 +215,14 @@ def check_verdicts(
     return _expand_merged(table) if (verdict == INCONSISTENT).any() else table
 
 
+def _exact_copies(frame: pd.DataFrame) -> pd.Series:
+    """Mark rows that equal an earlier row in every column; nested values are compared as they print."""
+    try:
+        return frame.duplicated()
+    except TypeError:  # lists or dicts in an extra column
+        return frame.apply(lambda column: column.map(repr) if column.dtype == object else column).duplicated()
+
+
 _KNOWN = frozenset(
     {"item_first", "item_second", "verdict", "winner", "score_first", "score_second", "criterion", "run"}
     | set(GROUP_COLUMNS)
@@ -271,27 +279,28 @@ def _label_codes(frame: pd.DataFrame, columns: list[str]) -> tuple[np.ndarray, p
     return place[codes].astype(np.int64), pd.DataFrame(labels, dtype=object)
 
 
-def _codes(column: pd.Series, name: str, *, allow_empty: bool) -> tuple[np.ndarray, np.ndarray]:
+def _codes(
+    column: pd.Series, name: str, *, allow_empty: bool, decimals: str = "keep"
+) -> tuple[np.ndarray, np.ndarray]:
     """Return codes into the sorted distinct texts of a column."""
     raw, distinct = pd.factorize(column, use_na_sentinel=False)
-    texts = pd.Series(distinct)
-    if isinstance(texts.dtype, pd.CategoricalDtype):
-        texts = texts.astype(object)
     try:
-        texts = id_strings(texts, name, allow_empty=allow_empty)
+        texts = id_strings(pd.Series(distinct), name, allow_empty=allow_empty, decimals=decimals)
     except InputError:
-        id_strings(
-            column, name, allow_empty=allow_empty
-        )  # names the rows of the table, not of the distinct texts
+        # Once more, to name the rows of the table and not of the distinct texts.
+        id_strings(column, name, allow_empty=allow_empty, decimals=decimals)
         raise
-    labels, place = np.unique(texts.to_numpy(dtype=object).astype(str), return_inverse=True)
-    return place[raw].astype(np.int64), labels.astype(object)
+    # Sorted as Python strings: numpy's own strings drop trailing NULs and are as wide as the longest.
+    labels = np.empty(texts.nunique(), dtype=object)
+    labels[:] = sorted(set(texts))
+    place = pd.Index(labels, dtype=object).get_indexer(pd.Index(texts, dtype=object))
+    return place[raw].astype(np.int64), labels
 
 
 def _item_codes(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return codes of both slots into one sorted list of items."""
-    first, first_ids = _codes(frame["item_first"], "item_first", allow_empty=False)
-    second, second_ids = _codes(frame["item_second"], "item_second", allow_empty=False)
+    first, first_ids = _codes(frame["item_first"], "item_first", allow_empty=False, decimals="refuse")
+    second, second_ids = _codes(frame["item_second"], "item_second", allow_empty=False, decimals="refuse")
     items = np.array(sorted({*first_ids, *second_ids}), dtype=object)
     where = {item: code for code, item in enumerate(items)}
     to_items = [np.array([where[item] for item in ids], dtype=np.int64) for ids in (first_ids, second_ids)]
