@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,14 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.special import gammaincc
 
-from rank.dense import RowSums, certified, fit_scores, log_likelihoods, std_errors_of
+from rank.dense import (
+    DeferredLogLikelihoods,
+    RowSums,
+    certified,
+    fit_scores,
+    log_likelihoods,
+    std_errors_of,
+)
 from rank.exceptions import ConvergenceError, InputError, NoMaximumError
 from rank.existence import check_extra_parameters, check_strengths, find_islands
 from rank.likelihood import PairLikelihood, Parameters
@@ -101,7 +109,8 @@ class BradleyTerryFit:
     std_errors_kind: str
     std_errors_note: str
     covariance: FloatArray | None = field(repr=False)
-    log_likelihood: Any
+    _log_likelihood: Any = field(repr=False)
+    _deferred: DeferredLogLikelihoods | None = field(repr=False)
     order_effect: Any
     order_effect_std_error: Any
     order_effect_labels: tuple[Any, ...]
@@ -124,6 +133,14 @@ class BradleyTerryFit:
     alpha: float
     prior_sd: float | None
     tol: float
+
+    @cached_property
+    def log_likelihood(self) -> Any:
+        """Log-likelihood of the verdicts; worked out on first use for a batch on a common design."""
+        if self._deferred is None:
+            return self._log_likelihood
+        late = self._deferred.compute().reshape(self._log_likelihood.shape)
+        return np.where(np.isnan(self._log_likelihood), late, self._log_likelihood)
 
 
 @dataclass(frozen=True)
@@ -342,7 +359,8 @@ def _check_counts(array: npt.NDArray[Any]) -> None:
     if low < 0 or (array.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(array.max(initial=0)))):
         bad = np.argwhere(~(np.isfinite(array) & (array >= 0)))[0]
         raise InputError(
-            f"counts must be finite and not negative, found {array[tuple(bad)]} in row {bad[-3]} of the pair list"
+            f"counts must be finite and not negative, found {array[tuple(bad)]} in row {bad[-3]} of "
+            f"the pair list"
         )
 
 
@@ -483,7 +501,7 @@ def _fit_one(
 
 def _fit_densely(
     left: IntArray, right: IntArray, flat: npt.NDArray[Any], n_items: int, options: _Options
-) -> list[_OneFit | None]:
+) -> tuple[list[_OneFit | None], DeferredLogLikelihoods | None]:
     """Fits by the dense kernels where those apply and prove their result; None in the other places."""
     n_fits, n_rows = flat.shape[0], left.size
     nothing: list[_OneFit | None] = [None] * n_fits
@@ -492,32 +510,35 @@ def _fit_densely(
         options.method == "newton" and options.ties == "half" and options.std_errors in ("none", "observed")
     )
     if not (filled and plain and options.tol >= 1e-12) or n_fits == 0:
-        return nothing
-    by_left, by_right = RowSums(left, n_items), RowSums(right, n_items)
+        return nothing, None
+    by_left, by_right = RowSums(left, n_items, n_fits), RowSums(right, n_items, n_fits)
     scores = np.empty((n_fits, n_items))
     shared: npt.NDArray[Any] | None = None
     per_fit: list[FloatArray] = []
-    at_once = max(1, int(4e6 / (flat[0].nbytes + 1)))
+    at_once = max(1, int(1e6 / (flat[0].nbytes + 1)))  # a piece stays in the cache for all its passes
     pair_map = _PairMap(left, right, n_items)
     for low in range(0, n_fits, at_once):
         part = flat[low : low + at_once]
         _check_counts(part)
         wins_i, wins_j, ties = _summed_outcomes(part)
-        total = wins_i + wins_j + ties
-        half = 0.5 * ties if np.any(ties) else None
-        scores[low : low + at_once] = by_left(wins_i + half if half is not None else wins_i)
-        scores[low : low + at_once] += by_right(wins_j + half if half is not None else wins_j)
+        total = wins_i + wins_j
+        if np.any(ties):
+            total += ties
+            half = 0.5 * ties
+            wins_i, wins_j = wins_i + half, wins_j + half
+        scores[low : low + at_once] = by_left(wins_i)
+        scores[low : low + at_once] += by_right(wins_j)
         if low == 0:
-            shared = total[0]
-        if shared is not None and not np.array_equal(np.broadcast_to(shared, total.shape), total):
+            shared = total[0].copy()
+        if shared is not None and not np.all(total == shared):
             # Not the same number of verdicts per pair in every fit: each one needs a matrix of its own.
             if n_fits * n_items * n_items > _DENSE_CELLS:
-                return nothing
-            per_fit = [pair_map(np.broadcast_to(shared, (low, n_rows)))] if low else []
+                return nothing, None
+            per_fit = [pair_map.many(np.broadcast_to(shared, (low, n_rows)))] if low else []
             shared = None
         if shared is None:
-            per_fit.append(pair_map(total))
-    totals = pair_map(shared[None, :])[0] if shared is not None else np.concatenate(per_fit)
+            per_fit.append(pair_map.many(total))
+    totals = pair_map.one(shared) if shared is not None else np.concatenate(per_fit)
     if options.alpha > 0:
         compared = totals > 0
         totals = totals + 2 * options.alpha * compared
@@ -525,22 +546,25 @@ def _fit_densely(
     precision = 0.0 if options.prior_sd is None else options.prior_sd**-2
     connected = _all_connected(totals)
     if not np.any(connected):
-        return nothing
+        return nothing, None
     fitted = fit_scores(scores, totals, precision, options.tol)
     done = fitted.done & connected
     if not precision and not options.alpha:
         positive = np.where(totals > 0, totals, np.inf)
         done &= certified(fitted, positive.min(axis=(-2, -1)))
     if not np.any(done):
-        return nothing
+        return nothing, None
+    real_scores, real_totals = scores, totals
     if options.alpha > 0:
         # The log-likelihood is that of the verdicts, without the pseudo-wins.
         real_totals = totals - 2 * options.alpha * compared
-        values = log_likelihoods(
-            fitted.strengths, scores - options.alpha * compared.sum(axis=-1), real_totals
-        )
+        real_scores = scores - options.alpha * compared.sum(axis=-1)
+    deferred = None
+    if n_fits > 1 and totals.ndim == 2:
+        values = np.full(n_fits, np.nan)
+        deferred = DeferredLogLikelihoods(fitted.strengths, real_scores, real_totals)
     else:
-        values = log_likelihoods(fitted.strengths, scores, totals)
+        values = log_likelihoods(fitted.strengths, real_scores, real_totals)
     labels = np.zeros(n_items, dtype=np.int64)
     none = np.zeros(0)
     for b in np.flatnonzero(done):
@@ -566,7 +590,7 @@ def _fit_densely(
             gradient_norm=float(fitted.gradient_norm[b]),
             distance=float(fitted.distance[b]),
         )
-    return nothing
+    return nothing, deferred
 
 
 class _PairMap:
@@ -574,30 +598,36 @@ class _PairMap:
 
     def __init__(self, left: IntArray, right: IntArray, n_items: int) -> None:
         self.n_items = n_items
-        low, high = np.minimum(left, right), np.maximum(left, right)
-        keys = low * n_items + high
-        self.add: sparse.csr_array | None = None
-        if not np.all(keys[1:] > keys[:-1]):
-            keys, cell = np.unique(keys, return_inverse=True)
-            if keys.size < left.size:
-                shape = (left.size, keys.size)
-                self.add = sparse.csr_array((np.ones(left.size), (np.arange(left.size), cell)), shape=shape)
-                rows = np.arange(keys.size)
-            else:
-                rows = np.argsort(cell)
-        else:
-            rows = np.arange(keys.size)
-        self.empty = keys.size
-        where = np.full((n_items, n_items), keys.size, dtype=np.int64)
-        where[keys // n_items, keys % n_items] = rows
-        self.where = np.minimum(where, where.T).ravel()
+        self.keys = np.minimum(left, right) * n_items + np.maximum(left, right)
 
-    def __call__(self, totals: npt.NDArray[Any]) -> FloatArray:
+    def one(self, totals: npt.NDArray[Any]) -> FloatArray:
+        """(M,) to (n, n)."""
+        n = self.n_items
+        upper = np.bincount(self.keys, weights=totals, minlength=n * n).reshape(n, n)
+        return np.asarray(upper + upper.T, dtype=np.float64)
+
+    @cached_property
+    def _places(self) -> tuple[sparse.csr_array | None, IntArray, int]:
+        """Matrix that adds repeated pairs up (or None), position of each cell's pair, number of pairs."""
+        n, rows = self.n_items, self.keys.size
+        keys, cell = np.unique(self.keys, return_inverse=True)
+        add = None
+        position = np.empty(keys.size, dtype=np.int64)
+        if keys.size < rows:
+            add = sparse.csr_array((np.ones(rows), (np.arange(rows), cell)), shape=(rows, keys.size))
+            position[:] = np.arange(keys.size)
+        else:
+            position[cell] = np.arange(rows)
+        where = np.full((n, n), keys.size, dtype=np.int64)
+        where[keys // n, keys % n] = position
+        return add, np.minimum(where, where.T).ravel(), keys.size
+
+    def many(self, totals: npt.NDArray[Any]) -> FloatArray:
         """(fits, M) to (fits, n, n)."""
-        cells = totals if self.add is None else np.asarray(totals @ self.add)
-        padded = np.zeros((cells.shape[0], self.empty + 1))
-        padded[:, :-1] = cells
-        return padded.take(self.where, axis=1).reshape(-1, self.n_items, self.n_items)
+        add, where, n_pairs = self._places
+        padded = np.zeros((totals.shape[0], n_pairs + 1))
+        padded[:, :-1] = totals if add is None else totals @ add
+        return padded.take(where, axis=1, mode="clip").reshape(-1, self.n_items, self.n_items)
 
 
 def _all_connected(totals: FloatArray) -> npt.NDArray[np.bool_]:
@@ -876,8 +906,9 @@ def fit_bradley_terry(
     flat = array.reshape(-1, *array.shape[-3:])
     starts = _check_start(start, n_items, batch)
     fits: list[_OneFit | None] = [None] * flat.shape[0]
+    deferred = None
     if order is None and starts is None:
-        fits = _fit_densely(left, right, flat, n_items, options)
+        fits, deferred = _fit_densely(left, right, flat, n_items, options)
     if any(fit is None for fit in fits):
         _check_counts(array)
         design = _make_design(left, right, n_items, array.shape[-2], order)
@@ -905,7 +936,14 @@ def fit_bradley_terry(
                 raise ConvergenceError(where + str(error)) from None
     labels = () if order is None else order.labels
     return _assemble(
-        [fit for fit in fits if fit is not None], batch, n_items, order is not None, labels, options, note
+        [fit for fit in fits if fit is not None],
+        batch,
+        n_items,
+        order is not None,
+        labels,
+        options,
+        note,
+        deferred,
     )
 
 
@@ -1000,6 +1038,7 @@ def _assemble(
     labels: tuple[Any, ...],
     options: _Options,
     note: str,
+    deferred: DeferredLogLikelihoods | None,
 ) -> BradleyTerryFit:
     def each(values: list[Any]) -> Any:
         if not batch:
@@ -1036,7 +1075,8 @@ def _assemble(
         std_errors_kind=options.std_errors,
         std_errors_note=note,
         covariance=None if batch else fits[0].covariance,
-        log_likelihood=each([fit.log_likelihood for fit in fits]),
+        _log_likelihood=each([fit.log_likelihood for fit in fits]),
+        _deferred=deferred,
         order_effect=order,
         order_effect_std_error=errors,
         order_effect_labels=labels,

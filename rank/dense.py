@@ -15,13 +15,22 @@ is left to the general method.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-__all__ = ["DenseFits", "RowSums", "certified", "fit_scores", "log_likelihoods", "std_errors_of"]
+__all__ = [
+    "DeferredLogLikelihoods",
+    "DenseFits",
+    "RowSums",
+    "certified",
+    "fit_scores",
+    "log_likelihoods",
+    "std_errors_of",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -31,7 +40,8 @@ _EVALUATE_AT_ONCE = 2.5e6  # bytes of one block of e_i + e_j
 _RANGE = 30.0
 _ROUNDS = 16
 _MEMORY = 3
-_SINGLE_UNTIL = 3e-5
+# The gradient after a step this small is about 1e-5 off, still above the noise of single precision.
+_SINGLE_UNTIL = 1e-4
 
 
 @dataclass(frozen=True)
@@ -48,19 +58,37 @@ class DenseFits:
 class RowSums:
     """Adds values of pair-list rows up by item, for many fits at once."""
 
-    def __init__(self, items: IntArray, n_items: int) -> None:
+    def __init__(self, items: IntArray, n_items: int, n_fits: int) -> None:
+        self.items = items
         self.n_items = n_items
-        self.order = None if np.all(items[1:] >= items[:-1]) else np.argsort(items, kind="stable")
-        ordered = items if self.order is None else items[self.order]
-        self.starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        self.present = ordered[self.starts]
+        self.n_fits = n_fits
 
-    def __call__(self, values: FloatArray) -> FloatArray:
+    @cached_property
+    def _grouped(self) -> tuple[IntArray | None, IntArray, IntArray]:
+        """Order that groups rows by item (None if they are), first row of each group, item of each group."""
+        items = self.items
+        order = None if np.all(items[1:] >= items[:-1]) else np.argsort(items, kind="stable")
+        ordered = items if order is None else items[order]
+        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        return order, starts, ordered[starts]
+
+    def __call__(self, values: npt.NDArray[Any]) -> FloatArray:
         """Sums (fits, n) of values (fits, M)."""
-        ordered = values if self.order is None else values.take(self.order, axis=1)
         sums = np.zeros((values.shape[0], self.n_items))
-        sums[:, self.present] = np.add.reduceat(ordered, self.starts, axis=1)
+        if self.n_fits <= 4:  # not worth sorting the rows for
+            for row, one in zip(sums, values, strict=True):
+                row[:] = np.bincount(self.items, weights=one, minlength=self.n_items)
+            return sums
+        order, starts, present = self._grouped
+        ordered = values if order is None else values.take(order, axis=1, mode="clip")
+        sums[:, present] = np.add.reduceat(ordered, starts, axis=1)
         return sums
+
+
+def _blocks(n_items: int) -> list[tuple[int, int]]:
+    """Row blocks: block (a, b) meets the columns from a on, which leaves out most of the lower triangle."""
+    edges = np.linspace(0, n_items, 2 if n_items < 64 else 5).astype(int).tolist()
+    return list(zip(edges[:-1], edges[1:], strict=True))
 
 
 class _PairSums:
@@ -70,9 +98,7 @@ class _PairSums:
         self.n = totals.shape[-1]
         self.shared = totals.ndim == 2
         self.dtype = dtype
-        n_blocks = 1 if self.n < 64 else 4
-        edges = np.linspace(0, self.n, n_blocks + 1).astype(int)
-        self.blocks = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+        self.blocks = _blocks(self.n)
         self.totals: list[npt.NDArray[Any]] = [
             np.ascontiguousarray(totals[..., a:b, a:], dtype=dtype) for a, b in self.blocks
         ]
@@ -119,7 +145,9 @@ class _PairSums:
             sums[:, b:] += np.matmul(self.ones[: b - a], block[:, :, b - a :])
 
 
-def _information(e: FloatArray, totals: FloatArray, precision: float) -> tuple[FloatArray, FloatArray]:
+def _information(
+    e: npt.NDArray[np.floating], totals: npt.NDArray[np.floating], precision: float
+) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
     """Expected scores, and the information, made regular on the constants when there is no prior."""
     denominator = np.add.outer(e, e)
     matrix = totals / denominator
@@ -129,13 +157,18 @@ def _information(e: FloatArray, totals: FloatArray, precision: float) -> tuple[F
     matrix *= e
     degree = matrix.sum(axis=1)
     n = e.size
-    np.subtract(0.0 if precision else degree.mean() / n, matrix, out=matrix)
-    matrix.ravel()[:: n + 1] += degree + precision
+    np.subtract(e.dtype.type(0.0 if precision else degree.mean() / n), matrix, out=matrix)
+    matrix.ravel()[:: n + 1] += degree + e.dtype.type(precision)
     return expected, matrix
 
 
 def _centred(strengths: FloatArray) -> FloatArray:
     return strengths - strengths.mean(axis=-1, keepdims=True)
+
+
+def _log_odds(share: FloatArray) -> FloatArray:
+    inside = np.clip(share, 1e-6, 1 - 1e-6)
+    return np.asarray(np.log(inside / (1 - inside)))
 
 
 def _first_guess(scores: FloatArray, totals: FloatArray) -> FloatArray:
@@ -146,45 +179,56 @@ def _first_guess(scores: FloatArray, totals: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class _Newton:
+class _Single:
     point: FloatArray
-    information: FloatArray
     gradient_norm: float
-    size: float
+    distance: float
     n_iterations: int
 
 
-def _newton(scores: FloatArray, totals: FloatArray, precision: float, tol: float) -> _Newton | None:
-    """Newton's method on one fit until a step is below the tolerance; None if it does not get there."""
+def _fit_single(scores: FloatArray, totals: FloatArray, precision: float, tol: float) -> _Single | None:
+    """Newton's method on one fit, or None if it does not reach the tolerance.
+
+    Information matrices are built and factored in single precision, which only decides how fast the iteration
+    converges; the last gradients, which decide where it converges to, are in double.
+    """
     point = _first_guess(scores, totals)
-    for iteration in range(1, 20):
-        if not np.abs(point).max() < _RANGE / 2:
+    totals_single = totals.astype(np.float32)
+    size = np.inf
+    factor = None
+    iteration = 0
+    while size > 1e-3:
+        iteration += 1
+        if iteration > 12 or not np.abs(point).max() < _RANGE / 2:
             return None
-        e = np.exp(point)
-        expected, information = _information(e, totals, precision)
+        expected, information = _information(np.exp(point).astype(np.float32), totals_single, precision)
         gradient = scores - expected - precision * point
         # Symmetric, so the transposed view is the same matrix in the order LAPACK wants: no copy.
-        factor, info = linalg.lapack.dpotrf(information.T, lower=1, clean=0)
+        factor, info = linalg.lapack.spotrf(information.T, lower=1, clean=0, overwrite_a=1)
         if info != 0:
             return None
-        step, _ = linalg.lapack.dpotrs(factor, gradient, lower=1)
+        step, _ = linalg.lapack.spotrs(factor, gradient.astype(np.float32), lower=1)
         size = float(np.abs(step).max())
         if not size < 5.0:
             return None
         point = _centred(point + step)
-        if tol < 1e-5 and size < 1e-4:
-            # The factor is that of a point 1e-4 away: one more step with it leaves 1e-4 of this one.
-            e = np.exp(point)
-            expected = e * (totals / np.add.outer(e, e)).sum(axis=1)
-            gradient = scores - expected - precision * point
-            step, _ = linalg.lapack.dpotrs(factor, gradient, lower=1)
-            size = float(np.abs(step).max())
-            if size <= tol:
-                final = _centred(point + step)
-                return _Newton(final, information, float(np.abs(gradient).max()), size, iteration + 1)
-            point = _centred(point + step)
-        elif size <= tol:
-            return _Newton(point, information, float(np.abs(gradient).max()), size, iteration)
+    for _ in range(12):
+        iteration += 1
+        e = np.exp(point)
+        denominator = np.add.outer(e, e)
+        gradient = (
+            scores - e * np.divide(totals, denominator, out=denominator).sum(axis=1) - precision * point
+        )
+        largest = float(np.abs(gradient).max())
+        # Scaled to 1: small gradients would be subnormal in single precision.
+        step, _ = linalg.lapack.spotrs(factor, (gradient / max(largest, 1e-300)).astype(np.float32), lower=1)
+        previous, size = size, largest * float(np.abs(step).max())
+        if not size < 1e-2:
+            return None
+        point = _centred(point + largest * step.astype(np.float64))
+        rate = min(1.0, size / previous)
+        if (rate < 0.1 and 10 * rate * size <= tol) or (size <= tol / 4 and rate < 1.0):
+            return _Single(point, largest, rate * size, iteration)
     return None
 
 
@@ -224,24 +268,37 @@ def fit_scores(scores: FloatArray, totals: FloatArray, precision: float, tol: fl
     mean_totals = totals if totals.ndim == 2 else totals[active].mean(axis=0)
     mean_scores = scores[active].mean(axis=0)
     if active.size == 1:
-        alone = _newton(mean_scores, mean_totals, precision, tol)
+        alone = _fit_single(mean_scores, mean_totals, precision, tol)
         if alone is not None:
             which = active[0]
             result.strengths[which] = alone.point
             result.gradient_norm[which] = alone.gradient_norm
-            result.distance[which] = alone.size
+            result.distance[which] = alone.distance
             result.n_iterations[which] = alone.n_iterations
             result.done[which] = True
         return result
-    centre = _newton(mean_scores, mean_totals, precision, 0.3)
+    centre = _fit_single(mean_scores, mean_totals, precision, 1e-6)
     if centre is None:
         return result
-    inverse = np.asarray(np.linalg.inv(centre.information), dtype=np.float64)
-    point = np.repeat(centre.point[None, :], active.size, axis=0)
-    if totals.ndim == 2:
-        point = _centred(point + (scores[active] - mean_scores) @ inverse)
+    _, information = _information(np.exp(centre.point), mean_totals, precision)
+    inverse = np.asarray(np.linalg.inv(information), dtype=np.float64)
+    # A first-order step in the log odds of the shares of wins: nearly linear in the strengths, unlike the shares.
+    share = scores[active] / (played if played.ndim == 1 else played[active])
+    mean_played = mean_totals.sum(axis=-1)
+    mean_share = mean_scores / mean_played
+    change = _log_odds(share) - _log_odds(mean_share)
+    change *= mean_played * mean_share * (1 - mean_share)
+    point = _centred(centre.point + change @ inverse)
     _iterate(
-        result, active, point, scores, totals, precision, tol, inverse, np.diag(centre.information).copy()
+        result,
+        active,
+        point,
+        scores,
+        totals,
+        precision,
+        tol,
+        inverse,
+        np.diag(information).astype(np.float64),
     )
     return result
 
@@ -274,7 +331,7 @@ def _iterate(
                 return
         fits = None if totals.ndim == 2 or active.size == every else active
         e = np.exp(point)
-        refresh = round_ < 2
+        refresh = round_ == 0
         if single:
             sums, second = sums_single(e.astype(np.float32), refresh, fits)
         else:
@@ -290,12 +347,14 @@ def _iterate(
             step = _centred(step)
         size = np.abs(step).max(axis=1)
         if not single:
-            finished = (size <= tol / 2) & (size < previous)
+            # After this step about size * (size / previous) remains; ask for half of the tolerance.
+            rate = np.minimum(size / previous, 1.0)
+            finished = (rate < 0.25) & (2 * rate * size <= tol) | (size <= tol / 4) & (size < previous)
             if np.any(finished):
                 which = active[finished]
                 result.strengths[which] = _centred(point[finished] + step[finished])
                 result.gradient_norm[which] = np.abs(gradient[finished]).max(axis=1)
-                result.distance[which] = size[finished]
+                result.distance[which] = (rate * size)[finished]
                 result.n_iterations[which] = round_ + 1
                 result.done[which] = True
                 left = ~finished
@@ -314,8 +373,8 @@ def _iterate(
         if len(points) > _MEMORY + 1:
             del points[0], steps[0]
         point = _extrapolated(points, steps, diagonal)
-        previous = size if not single else np.full(active.size, np.inf)
-        if single and float(np.median(size)) < _SINGLE_UNTIL * 10:
+        previous = size
+        if single and float(np.median(size)) < _SINGLE_UNTIL:
             single = False
 
 
@@ -352,30 +411,48 @@ def certified(fits: DenseFits, smallest_total: FloatArray | float) -> BoolArray:
     return np.asarray(fits.done & (fits.gradient_norm * n < 0.5 * expected))
 
 
+@dataclass(frozen=True)
+class DeferredLogLikelihoods:
+    """Log-likelihoods of a batch, computed when asked for: the logarithms cost as much as a third of the fits."""
+
+    strengths: FloatArray
+    scores: FloatArray
+    totals: FloatArray
+
+    def compute(self) -> FloatArray:
+        return log_likelihoods(self.strengths, self.scores, self.totals)
+
+
 def log_likelihoods(strengths: FloatArray, scores: FloatArray, totals: FloatArray) -> FloatArray:
     """Sum of score times strength minus the sum of N log(e_i + e_j) over pairs, for each fit."""
     n = strengths.shape[-1]
     value = np.einsum("bi,bi->b", scores, strengths)
     e = np.exp(strengths)
-    uniform = totals.ndim == 2 and n >= 16 and bool(np.ptp(totals[np.triu_indices(n, 1)]) == 0)
+    uniform = totals.ndim == 2 and n > 1 and bool(np.all(totals + totals[0, 1] * np.eye(n) == totals[0, 1]))
     at_once = max(1, int(_EVALUATE_AT_ONCE / (8 * n * n)))
     for low in range(0, strengths.shape[0], at_once):
-        part = e[low : low + at_once]
-        if uniform:
-            # Products of eight before each logarithm: strengths within +-15 keep them far from overflow.
-            padded = np.ones((part.shape[0], -(-n // 8) * 8, n))
-            np.add(part[:, :, None], part[:, None, :], out=padded[:, :n])
-            product = padded[:, 0::8] * padded[:, 1::8]
-            for k in range(2, 8):
-                product *= padded[:, k::8]
-            every = np.log(product).sum(axis=(1, 2))
-            own = np.log(2.0) * n + strengths[low : low + at_once].sum(axis=1)
-            value[low : low + at_once] -= totals[0, 1] * (every - own) / 2
-        else:
-            logs = np.log(part[:, :, None] + part[:, None, :])
-            weights = totals if totals.ndim == 2 else totals[low : low + at_once]
-            logs *= weights
-            value[low : low + at_once] -= logs.sum(axis=(1, 2)) / 2
+        here = slice(low, low + at_once)
+        part = e[here]
+        for a, b in _blocks(n):
+            block = part[:, a:b, None] + part[:, None, a:]
+            if uniform:
+                # Products of eight before each logarithm: strengths within +-15 keep them far from overflow.
+                height = max(1, (b - a) // 8)
+                product = block[:, :height]
+                for k in range(height, b - a, height):
+                    rows = min(height, b - a - k)
+                    product[:, :rows] *= block[:, k : k + rows]
+                logs = np.log(product).sum(axis=1)
+                own = (strengths[here, a:b] + np.log(2.0)).sum(axis=1)
+                logs *= totals[0, 1]
+                own = own * totals[0, 1]
+            else:
+                np.log(block, out=block)
+                block *= totals[a:b, a:] if totals.ndim == 2 else totals[here, a:b, a:]
+                logs = block.sum(axis=1)
+                own = np.zeros(1)
+            # Columns of the block itself hold each pair twice and, without weights, each item with itself.
+            value[here] -= logs[:, b - a :].sum(axis=1) + (logs[:, : b - a].sum(axis=1) - own) / 2
     return value
 
 
@@ -385,9 +462,9 @@ def std_errors_of(
     """Standard errors of the centred strengths of one fit, and their covariance."""
     _, matrix = _information(np.exp(strengths), totals, precision)
     n = strengths.size
-    factor, info = linalg.lapack.dpotrf(matrix.T, lower=1, clean=0)
+    factor, info = linalg.lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
     if info == 0:
-        inverse, info = linalg.lapack.dpotri(factor, lower=1)
+        inverse, info = linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
     if info != 0:
         return np.full(n, np.nan), np.full((n, n), np.nan)
     covariance = np.tril(inverse)
