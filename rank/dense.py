@@ -226,7 +226,7 @@ def _fit_single(scores: FloatArray, totals: FloatArray, precision: float, tol: f
         if not size < 1e-2:
             return None
         point = _centred(point + largest * step.astype(np.float64))
-        rate = min(1.0, size / previous)
+        rate = min(1.0, size / max(previous, 1e-300))  # an exact first guess leaves 0
         if (rate < 0.1 and 10 * rate * size <= tol) or (size <= tol / 4 and rate < 1.0):
             return _Single(point, largest, rate * size, iteration)
     return None
