@@ -170,7 +170,10 @@ def profile_difficulty(
             level=level,
             bounds=(-1.0, 1.0),
         )
-        difference[name] = (float(interval.estimate), float(interval.low), float(interval.high))
+        low, high = float(interval.low), float(interval.high)
+        if low == high and table.n_clusters[[0, -1]].min() < 2:  # one cluster: its spread is unobserved
+            low = high = float("nan")
+        difference[name] = (float(interval.estimate), low, high)
     reference = None
     if gold_scale != "unknown":
         if gold is None or gold.kind != "items":
@@ -245,9 +248,11 @@ def calibrated_reference(
         return np.array([values[cell].mean() if cell.any() else np.nan for cell in cells])
 
     expected_consistency, expected_accuracy = mean(p**2 + (1 - p) ** 2), mean(np.maximum(p, 1 - p))
+    # On the pairs with gold only: those are what the expectation is about.
     observed = {
-        name: np.append(table.estimate[name], overall.estimate[name])
-        for name in ("swap_consistency", "accuracy")
+        "swap_consistency": 1
+        - np.append(table.estimate["flip_rate_gold"], overall.estimate["flip_rate_gold"]),
+        "accuracy": np.append(table.estimate["accuracy"], overall.estimate["accuracy"]),
     }
     sizes = np.array([cell.sum() for cell in cells])
     return CalibratedReference(

@@ -124,6 +124,7 @@ _TRIALS = {
     "repeatability_gold": "n_conditions_repeated_gold",
     "flip_rate_gold": "n_pairs_swapped_gold",
     "gold_coverage": "n_pairs",
+    "joint_minus_closed": "n_conditions_joint",
 }
 
 INVALID_POLICIES = ("exclude", "equal")
@@ -354,7 +355,8 @@ class MetricTable:
     sums : ndarray, shape (cells, S)
         The summed statistics (`STATISTICS`), from which everything else follows.
     estimate, low, high : mapping of str to ndarray, shape (cells,)
-        Per metric: the full-data value and its interval; NaN where undefined.
+        Per metric: the full-data value and its interval; NaN where undefined. The interval is NaN as well
+        where a single cluster is all there is to resample.
     n_clusters : ndarray of int, shape (cells,)
         Number of resampling clusters in each cell.
     level : float
@@ -428,15 +430,17 @@ def resample_metrics(
     in_cell = by_cluster[..., _AT["n_pairs"]] > 0
     low, high = {}, {}
     for name in METRICS:
-        trials = None
-        if name in _TRIALS:
-            count = by_cluster[..., _AT[_TRIALS[name]]]
-            trials = np.minimum(count.sum(axis=0), (count > 0).sum(axis=0))
+        count = by_cluster[..., _AT[_TRIALS[name]]]
+        n_informative = (count > 0).sum(axis=0)
+        trials = np.minimum(count.sum(axis=0), n_informative)
         bounds = (-1.0, 1.0) if name in DIFFERENCES else (0.0, 1.0)
         interval = percentile_interval(
             samples[name], estimate[name], level=level, bounds=bounds, n_trials=trials
         )
-        low[name], high[name] = interval.low, interval.high
+        # One cluster resampled is that cluster: its spread is unobserved, not zero. At 0 and 1 Wilson's rule stands.
+        unknown = (n_informative == 1) & (interval.low == interval.high)
+        low[name] = np.where(unknown, np.nan, interval.low)
+        high[name] = np.where(unknown, np.nan, interval.high)
     return MetricTable(sums, estimate, low, high, in_cell.sum(axis=0), level), samples
 
 
