@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rank.exceptions import InputError
-from rank.gold import Gold, PairGold, score_gaps
+from rank.gold import Gold, PairGold
 from rank.tally import Tally, combine_codes
 
 EDGE_BASES = ("items", "judged")
@@ -82,7 +82,7 @@ def within_context_gaps(tally: Tally, gold: Gold) -> np.ndarray:
     for size in np.unique(sizes):  # contexts of equal size at once
         block = score[starts[sizes == size][:, None] + np.arange(size)]
         low, high = np.triu_indices(size, 1)
-        gaps.append(score_gaps(block[:, low].ravel(), block[:, high].ravel()))
+        gaps.append(gold.gaps(block[:, low].ravel(), block[:, high].ravel()))
     return np.concatenate(gaps) if gaps else np.zeros(0)
 
 

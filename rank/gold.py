@@ -69,6 +69,24 @@ class Gold:
             return np.full(np.broadcast(context, item).shape, np.nan)
         return self._lookup(tally, ["item"], context, (item,), self.frame["score"].to_numpy(dtype=float))
 
+    def gaps(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return ``|a - b|`` of two arrays of gold scores, rounded as `rounded` does.
+
+        Without the rounding, gaps that are equal on paper (1.0 - 0.7 and 0.6 - 0.3) differ in their last bits
+        and would fall on two sides of a bucket edge.
+        """
+        return self.rounded(np.abs(a - b))
+
+    def rounded(self, values: np.ndarray) -> np.ndarray:
+        """Round numbers computed from gold at the twelfth digit of its largest score (or gap).
+
+        The digit is that of the whole gold, so that every subset of items and pairs rounds alike.
+        """
+        largest = float(self.frame["score" if self.kind == "items" else "gap"].abs().max())
+        if not 1e-200 < largest < 1e200:  # beyond decimal rounding
+            return values
+        return np.round(values, 12 - int(np.ceil(np.log10(largest))))
+
     def item_scores(self, tally: Tally) -> np.ndarray:
         """Return one score per item, shape (N,): averaged over the contexts in which the item was judged.
 
@@ -86,7 +104,7 @@ class Gold:
         known = ~np.isnan(score)
         total = np.bincount(item[known], weights=score[known], minlength=n)
         count = np.bincount(item[known], minlength=n)
-        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        return self.rounded(np.where(count > 0, total / np.maximum(count, 1), np.nan))
 
     def align(self, tally: Tally) -> PairGold:
         """Return the gold of every pair of a tally.
@@ -99,8 +117,9 @@ class Gold:
         if self.kind == "items":
             score_i = self.scores(tally, tally.context, tally.item_i)
             score_j = self.scores(tally, tally.context, tally.item_j)
-            winner = np.select([score_i > score_j, score_j > score_i, score_i == score_j], [0, 1, 2], -1)
-            gold = PairGold(winner.astype(np.int8), score_gaps(score_i, score_j), score_i, score_j)
+            gap = self.gaps(score_i, score_j)
+            winner = np.select([gap == 0, score_i > score_j, score_j > score_i], [2, 0, 1], -1)
+            gold = PairGold(winner.astype(np.int8), gap, score_i, score_j)
         else:
             nan = np.full(tally.n_pairs, np.nan)
             a, b = self.frame["item_a"].to_numpy(), self.frame["item_b"].to_numpy()
@@ -111,7 +130,7 @@ class Gold:
             gap = self._lookup(
                 tally, ["low", "high"], tally.context, items, self.frame["gap"].to_numpy(dtype=float)
             )
-            gold = PairGold(np.where(np.isnan(code), -1, code).astype(np.int8), gap, nan, nan)
+            gold = PairGold(np.where(np.isnan(code), -1, code).astype(np.int8), self.rounded(gap), nan, nan)
         return gold
 
     def require_coverage(self, tally: Tally) -> None:
@@ -124,7 +143,8 @@ class Gold:
             )
 
     def coverage_notes(self, tally: Tally) -> tuple[str, ...]:
-        """Return sentences that list judged items without gold and gold items that were never judged."""
+        """Return sentences that list judged items without gold and gold items that were never judged, and count
+        the judged pairs without gold."""
         judged = set(tally.items[np.unique(np.concatenate([tally.item_i, tally.item_j]))])
         known = set(self._gold_ids())
         notes = []
@@ -133,6 +153,8 @@ class Gold:
                 f"{len(missing)} judged item(s) have no gold; their pairs are excluded from everything that "
                 f"needs gold: {list_some(missing)}"
             )
+        if lacking := int((self.align(tally).winner == NO_GOLD).sum()):
+            notes.append(f"{lacking:,} of {tally.n_pairs:,} judged pair(s) have no gold")
         if unused := sorted(known - judged):
             notes.append(
                 f"{len(unused)} gold item(s) are in no verdict and are not used: {list_some(unused)}"
@@ -177,20 +199,6 @@ class Gold:
         position = pd.Index(gold_key).get_indexer(asked)
         found = np.append(values[usable], np.nan)
         return found[position]
-
-
-def score_gaps(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return ``|a - b|``, rounded at the twelfth digit of the largest score.
-
-    Without the rounding, gaps that are equal on paper (1.0 - 0.7 and 0.6 - 0.3) differ in their last bits and
-    would fall on two sides of a bucket edge.
-    """
-    gap = np.abs(a - b)
-    finite = np.concatenate([np.abs(a[np.isfinite(a)]), np.abs(b[np.isfinite(b)])])
-    largest = float(finite.max()) if len(finite) else 0.0
-    if largest == 0:
-        return gap
-    return np.round(gap, 12 - int(np.ceil(np.log10(largest))))
 
 
 def combine_small(n_context: int, n_items: int, context: np.ndarray, *items: np.ndarray) -> np.ndarray:
