@@ -176,6 +176,8 @@ def _section(ranking: GroupRanking) -> Section:
         )
     if fit.std_errors_note:
         notes.append(fit.std_errors_note)
+    if ranking.reason:
+        notes.append(ranking.reason)
     if ranking.n_undefined_resamples:
         notes.append(
             f"{ranking.n_undefined_resamples} of {ranking.options.n_resamples} resamples have no finite maximum and are in no interval"

@@ -11,7 +11,7 @@ import pandas as pd
 
 from rank.bradley_terry import BradleyTerryFit, StrengthDifference, cross_check, fit_bradley_terry
 from rank.buckets import bucket_gaps
-from rank.exceptions import ConvergenceError, InputError, NoMaximumError
+from rank.exceptions import ConvergenceError, InputError
 from rank.gold import Gold
 from rank.recovery import (
     Recovery,
@@ -62,7 +62,8 @@ class GroupRanking:
         Group columns and values.
     items : DataFrame
         One row per item, best first: ``item, rank, rank_low, rank_high, strength, strength_low,
-        strength_high, std_error, component, n_verdicts, n_wins, n_losses, n_ties, gold``.
+        strength_high, std_error, component, n_verdicts, n_wins, n_losses, n_ties, gold``. With several
+        components, ranks count inside each.
     fit : BradleyTerryFit or None
         None where there is no finite maximum; `reason` says why.
     bucket_names : tuple of str
@@ -74,6 +75,7 @@ class GroupRanking:
     n_undefined_resamples : int
         Bootstrap resamples without a finite maximum, left out of the intervals.
     reason : str
+        Why there is no fit, or no interval; empty when all is well.
     """
 
     labels: Mapping[str, str]
@@ -229,13 +231,14 @@ def rank_group(
         rows, gold, pooled.pair_of_row, item_i, item_j, buckets, model, options, seed
     )
     interval = percentile_interval(samples, strengths, level=options.level)
-    ranks = rank_descending(strengths)
-    rank_interval = percentile_interval(rank_descending(samples), ranks, level=options.level)
+    islands = np.asarray(fit.components)
+    ranks = _rank_within(strengths, islands)
+    rank_interval = percentile_interval(_rank_within(samples, islands), ranks, level=options.level)
     std_error = fit.std_errors if fit.std_errors is not None else np.full(len(strengths), np.nan)
     if options.std_errors == "bootstrap":
-        std_error = (
-            np.nanstd(samples, axis=0, ddof=1) if len(samples) > 1 else np.full(len(strengths), np.nan)
-        )
+        enough = (~np.isnan(samples)).sum(axis=0) > 1
+        std_error = np.full(len(strengths), np.nan)
+        std_error[enough] = np.nanstd(samples[:, enough], axis=0, ddof=1)
     counts = _item_counts(rows, pooled.n_items, pooled.items)
     frame = pd.DataFrame(
         {
@@ -266,7 +269,10 @@ def rank_group(
     difference = cross_check(fit, item_i, item_j, rows.counts) if check else None
     labels = {str(column): str(tally.groups[column].iloc[0]) for column in tally.groups.columns}
     undefined = int(np.isnan(samples).all(axis=1).sum())
-    return GroupRanking(labels, frame, fit, bucket_names, recovery, difference, undefined, "", options)
+    reason = ""
+    if options.n_resamples and not len(samples):
+        reason = f"a single {'context' if tally.has_context else 'pair'}: there are no clusters to resample, so no intervals"
+    return GroupRanking(labels, frame, fit, bucket_names, recovery, difference, undefined, reason, options)
 
 
 def rank_descending(strengths: np.ndarray) -> np.ndarray:
@@ -282,6 +288,14 @@ def rank_descending(strengths: np.ndarray) -> np.ndarray:
     ranks = np.empty(key.shape)
     np.put_along_axis(ranks, order, first + 1.0, axis=-1)
     return np.where(unknown, np.nan, ranks)
+
+
+def _rank_within(strengths: np.ndarray, islands: np.ndarray) -> np.ndarray:
+    """Rank (..., n) inside each island: strengths of two islands share no scale."""
+    ranks = np.full(strengths.shape, np.nan)
+    for island in np.unique(islands):
+        ranks[..., islands == island] = rank_descending(strengths[..., islands == island])
+    return ranks
 
 
 def _item_counts(tally: Tally, n_items: int, items: np.ndarray) -> dict[str, np.ndarray]:
@@ -310,13 +324,18 @@ def _bootstrap_strengths(
     options: RankingOptions,
     seed: np.random.SeedSequence,
 ) -> np.ndarray:
-    """Refit the model on resampled clusters; return strengths (B, n), NaN rows where there is no maximum."""
+    """Refit the model on resampled clusters; return strengths (B, n), NaN rows where there is no maximum.
+
+    A single cluster cannot be resampled: then B = 0.
+    """
     from scipy.sparse import csr_matrix
 
     n_items = int(model["n_items"])
     if options.n_resamples == 0:
         return np.zeros((0, n_items))
     cluster_ids, cluster = np.unique(rows.clusters(), return_inverse=True)
+    if len(cluster_ids) == 1:
+        return np.zeros((0, n_items))
     key = np.zeros(len(cluster_ids), dtype=np.uint64)
     with np.errstate(over="ignore"):
         np.add.at(key, cluster, cluster_keys(rows, gold).view(np.uint64))
@@ -365,8 +384,8 @@ def rank_groups(
 ) -> list[GroupRanking]:
     """Rank every group of a tally.
 
-    A group without a finite maximum gets an empty ranking with its reason, unless it is the only one or all
-    fail: then the error is raised.
+    A group that cannot be ranked (no finite maximum, no valid verdict, no gold where the model needs it) gets an
+    empty ranking with its reason, unless it is the only one or all fail: then the error is raised.
     """
     options = options or RankingOptions()
     seed = seed_of(rng)
@@ -378,7 +397,7 @@ def rank_groups(
         one = tally.select(index)
         try:
             rankings.append(rank_group(one, gold, options, check=check, rng=np.random.default_rng(seed)))
-        except (NoMaximumError, ConvergenceError) as error:
+        except (InputError, ConvergenceError) as error:
             failures.append(error)
             labels = {str(column): str(one.groups[column].iloc[0]) for column in one.groups.columns}
             rankings.append(

@@ -11,6 +11,7 @@ from rank.gold import Gold
 from rank.resample import (
     DEFAULT_LEVEL,
     DEFAULT_RESAMPLES,
+    Interval,
     check_resampling,
     content_hash,
     percentile_interval,
@@ -485,6 +486,12 @@ def recover_ranking(
     items_interval = percentile_interval(over_items, rho[0], level=confidence, bounds=(-1.0, 1.0))
     n_undefined = int(np.isnan(rho_samples).sum())
     reason = "the judge ranks all items equally" if np.isnan(rho[0]) else ""
+    if problem.n_clusters == 1:
+        no_interval = Interval(rho[0], np.array(nan), np.array(nan), confidence)
+        interval, tau_interval = no_interval, no_interval
+        reason = reason or (
+            f"a single {'context' if tally.has_context else 'pair'}: rho has no interval over resampled clusters"
+        )
     if known.sum() == 2:
         reason = "with two items rho can only be -1 or 1"
     elif n_undefined > n_resamples / 2:
