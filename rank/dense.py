@@ -348,7 +348,7 @@ def _iterate(
         size = np.abs(step).max(axis=1)
         if not single:
             # After this step about size * (size / previous) remains; ask for half of the tolerance.
-            rate = np.minimum(size / previous, 1.0)
+            rate = np.minimum(size / np.maximum(previous, 1e-300), 1.0)
             finished = (rate < 0.25) & (2 * rate * size <= tol) | (size <= tol / 4) & (size < previous)
             if np.any(finished):
                 which = active[finished]
