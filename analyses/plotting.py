@@ -1,0 +1,95 @@
+"""Pictures of the studies; each takes a result, not data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import matplotlib
+import numpy as np
+
+from difficulty.plotting import save_figure
+from rank.exceptions import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from analyses.audit import Audit
+
+_MOST_NAMES = 24
+_MARKERS = "osD^v"
+
+
+def _new_axes(width: float = 6.5, height: float = 4.8) -> Axes:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained").add_subplot()
+
+
+def _colours(n: int) -> list[tuple[float, float, float]]:
+    palette = matplotlib.colormaps["tab10"].colors  # type: ignore[attr-defined]
+    return [palette[k % len(palette)] for k in range(n)]
+
+
+def _tidy(ax: Axes, grid: Literal["both", "x", "y"] = "both") -> None:
+    ax.grid(axis=grid, alpha=0.3)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def plot_audit(audit: Audit, *, ax: Axes | None = None) -> Axes:
+    """Draw rho against T, a labelled point with its intervals per group.
+
+    Parameters
+    ----------
+    audit : Audit
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    InputError
+        Where no group has both T (or its upper bound) and rho.
+    """
+    t, rho = audit.trustworthy, "spearman"
+    shown = audit.rows[audit.rows[t].notna() & audit.rows[rho].notna()].sort_values(t, ascending=False)
+    if shown.empty:
+        raise InputError("there is no picture of T against rho: no group has both; item gold gives rho")
+    ax = _new_axes(8.5, 4.8) if ax is None else ax
+    columns = ([] if audit.compared == "group" else ["judge"]) + list(audit.strata)
+    if audit.compared == "group":
+        names = [f"{name}" for name in shown.iloc[:, : audit.n_labels].astype(str).agg(" / ".join, axis=1)]
+    else:
+        varying = [name for name in columns if audit.rows[name].nunique() > 1] or columns[:1]
+        names = [" / ".join(map(str, row)) for row in shown[varying].to_numpy()]
+    named = len(shown) <= _MOST_NAMES
+    bars = [
+        np.stack([shown[m] - shown[f"{m}_low"], shown[f"{m}_high"] - shown[m]]).clip(min=0) for m in (t, rho)
+    ]
+    for k, colour in enumerate(_colours(len(shown))):
+        ax.errorbar(
+            shown[t].iloc[k], shown[rho].iloc[k], xerr=bars[0][:, [k]], yerr=bars[1][:, [k]],
+            fmt=_MARKERS[k // 10 % len(_MARKERS)], color=colour, capsize=2, elinewidth=0.7, markersize=6, alpha=0.85,
+            label=names[k] if named else None,
+        )  # fmt: skip
+    if named:
+        ax.legend(
+            title="in the order of T", loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8,
+            title_fontsize=8, frameon=False,
+        )  # fmt: skip
+    ax.set_xlabel(
+        "trustworthy rate T" if t == "trustworthy_rate" else "T at most (perfect repeatability assumed)"
+    )
+    ax.set_ylabel("rho with the gold ranking")
+    ax.set_title("Trustworthy rate and recovered ranking, with intervals", fontsize=11)
+    _tidy(ax)
+    return ax
+
+
+def save_plot(ax: Axes, path: str) -> None:
+    """Write the picture that holds an axes (format from the suffix)."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    save_figure(figure, path)
