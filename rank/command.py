@@ -757,7 +757,8 @@ def _fitting_tables(section: Section, cells: _Cells, width: int, unicode: bool) 
         max(cell_len(cells.headers[k]), *(cell_len(row[k]) for row in cells.rows), 1)
         for k in range(n_columns)
     ]
-    gap, margin = 2, 2
+    # One blank of padding on either side of the divider, which is a blank.
+    gap, margin = 3, 0
 
     def total(chosen: Iterable[int]) -> int:
         return sum(widths[k] + gap for k in chosen) + margin
