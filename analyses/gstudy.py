@@ -50,7 +50,7 @@ _MEMBERS = (
     (0, 2),
     (0, 3),
 )  # which of pair, judge, format, order a component crosses
-_FLOOR = 1e-7  # smallest residual, in units of the variance of y
+_FLOOR = 1e-7  # residual, in units of the variance of y, that counts as none
 _ZERO = 1e-8  # components below this, in the same units, are zero up to the optimiser's last step
 _TOLERANCE = 1e-12  # of the projected Newton decrement, in units of -2 log-likelihood
 _TIE_POLICIES = ("half", "drop")
@@ -89,7 +89,8 @@ class GStudy:
     method : str
         "anova" (closed form, equal to REML) or "reml" (optimised).
     log_likelihood : float
-        Restricted log-likelihood, without the term 1/2 log|X'X|; NaN if y is constant.
+        Restricted log-likelihood, without the term 1/2 log|X'X|; NaN if y is constant. Unbounded where there is
+        no residual variance; then its value at a residual of 1e-7 times the variance of y.
     converged : bool
     notes : tuple of str
         Sentences for the reader.
@@ -705,10 +706,10 @@ def _maximise(
         scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-300))
         plain = -(scale**2) * gradient  # a diagonal step points down even where a bound cuts it short
         slope = _slope(theta, gradient, plain, floor)
-        free = (theta > floor) | (gradient < 0)
+        free = theta + plain > floor  # the others go to their bound, and Newton must not count on more
         eigenvalue, vector = np.linalg.eigh((hessian * np.outer(scale, scale))[np.ix_(free, free)])
         eigenvalue = np.maximum(np.abs(eigenvalue), 1e-6)  # away from saddles and flat directions
-        newton = np.zeros_like(theta)
+        newton = plain.copy()
         newton[free] = -scale[free] * (vector @ ((vector.T @ (scale * gradient)[free]) / eigenvalue))
         move = newton if _slope(theta, gradient, newton, floor) > 1e-3 * slope else plain
         if slope < _TOLERANCE:
@@ -796,13 +797,15 @@ def _fit(data: _Data, with_errors: bool, max_iter: int, notes: tuple[str, ...]) 
             start = np.maximum(moments, 0.01 * scale * unit)
             start[-1] = max(start[-1], 0.01 * scale)
             theta, converged = _maximise(likelihood, start, unit, floor, max_iter)
-            theta[:-1][theta[:-1] < _ZERO * scale] = 0.0
-            at = theta
+            # Without a residual, gradients at zero are lost in rounding: small values mean nothing there.
+            zero = _ZERO if theta[-1] > floor[-1] else 1e-4
+            theta[:-1][theta[:-1] < zero * scale] = 0.0
+            at = theta.copy()
         if at[-1] <= floor[-1]:
             said.append(
-                "the other components leave no residual variance; it is held at a bound, close to zero"
+                "the other components leave no residual variance: it is 0 and there are no standard errors"
             )
-            theta = np.where(np.arange(theta.size) == theta.size - 1, np.minimum(theta, at), theta)
+            theta[-1] = 0.0
         value, gradient, shift = likelihood.evaluate(at)
         mean = data.mean + shift
         log_likelihood = -0.5 * (value + (data.n_all - 1) * math.log(2 * math.pi))

@@ -38,6 +38,7 @@ def simulate(facets, rng, sd=TRUTH):
 def unbalanced(rng, shape=(8, 3, 3, 2, 2), share=0.7):
     facets = grid(*shape)
     keep = rng.random(facets[0].size) < share
+    keep[:2] = True
     facets = [facet[keep] for facet in facets]
     return facets, simulate(facets, rng)
 
@@ -224,8 +225,6 @@ def small_tables(draw):
 @given(small_tables())
 def test_shares_sum_to_100_and_names_order_and_direction_do_not_matter(table):
     facets, y, rng = table
-    if y.size < 2:
-        return
     found = g_study(*facets, y)
     assert found.converged
     assert (found.variance[~np.isnan(found.variance)] >= 0).all()
@@ -236,7 +235,9 @@ def test_shares_sum_to_100_and_names_order_and_direction_do_not_matter(table):
     shuffled = rng.permutation(y.size)
     renamed = [rng.permutation(1000)[facet][shuffled] for facet in facets]
     other = g_study(*renamed, 1 - y[shuffled])
-    np.testing.assert_allclose(other.variance, found.variance, rtol=1e-6, atol=2e-8 * max(np.var(y), 1e-300))
+    # Without a residual the likelihood is unbounded, and what remains is only as sharp as rounding allows.
+    near, small = (1e-6, 2e-8) if found.variance[-1] > 0 else (1e-4, 1e-4)
+    np.testing.assert_allclose(other.variance, found.variance, rtol=near, atol=small * np.var(y))
     np.testing.assert_allclose(other.anova, found.anova, atol=1e-9)
     np.testing.assert_array_equal(np.isnan(other.variance), np.isnan(found.variance))
 
