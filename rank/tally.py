@@ -200,6 +200,33 @@ def combine_codes(*parts: tuple[np.ndarray, int]) -> np.ndarray:
     return key
 
 
+def dense_codes(key: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Number the distinct values of a key in increasing order.
+
+    Parameters
+    ----------
+    key : ndarray of int64, shape (rows,)
+        Values from 0 to `size` - 1.
+    size : int
+        Decides how: a table of all possible values where there are not many more than rows, else by hashing.
+
+    Returns
+    -------
+    codes : ndarray of int64, shape (rows,)
+    distinct : ndarray of int64
+        Sorted; ``distinct[codes]`` is the key.
+    """
+    if size <= 4 * len(key) + 65_536:
+        present = np.zeros(size, dtype=bool)
+        present[key] = True
+        return (np.cumsum(present, dtype=np.int64) - 1)[key], np.flatnonzero(present)
+    codes, distinct = pd.factorize(key, sort=False)
+    order = np.argsort(distinct)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return place[codes], distinct[order]
+
+
 def build_tally(
     groups: pd.DataFrame,
     contexts: pd.DataFrame,
@@ -264,11 +291,8 @@ def tally_verdicts(table: VerdictTable) -> Tally:
     key = combine_codes(
         (table.group, len(table.groups)), (table.context, len(table.contexts)), (low, n), (high, n)
     )
-    codes, distinct = pd.factorize(key, sort=False)
-    rank_of = np.empty(len(distinct), dtype=np.int64)
-    by_key = np.argsort(distinct)
-    rank_of[by_key] = np.arange(len(distinct))
-    pair = rank_of[codes]
+    size = len(table.groups) * len(table.contexts) * n * n
+    pair, distinct = dense_codes(key, size)
     decided = table.verdict <= J_WINS
     outcome = np.where(decided, table.verdict ^ order, table.verdict)
     counts = np.bincount(pair * 10 + order * 5 + outcome, minlength=10 * len(distinct)).reshape(-1, 2, 5)

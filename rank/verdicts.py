@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
 from rank.columns import describe_rows, finite_numbers, id_strings, list_some
 from rank.exceptions import InputError
-from rank.tally import CONTEXT_COLUMNS, combine_codes
+from rank.tally import CONTEXT_COLUMNS, combine_codes, dense_codes
 
 #: Slot-space codes of `VerdictTable.verdict`.
 FIRST, SECOND, TIE, INVALID, INCONSISTENT = range(5)
@@ -124,17 +126,143 @@ def check_verdicts(
     >>> len(table), table.ledger["n_invalid"]
     (2, 0)
     """
-    _check_columns(frame, by, layout)
-    ledger: dict[str, int] = {"n_rows": len(frame)}
-    notes: list[str] = []
+    check_columns(list(frame.columns), by, layout, number_runs=number_runs)
+    if frame.empty:
+        raise InputError("the verdict table has a header but no rows")
+    n_rows = len(frame)
     frame = frame.reset_index(drop=True)
+    copies = _exact_copies(frame).to_numpy() if drop_exact_copies else np.zeros(0, dtype=bool)
+    if copies.any():
+        frame = frame[~copies].reset_index(drop=True)
+    by = grouping_columns(frame.columns) if by is None else list(by)
+    table, facts = gate_rows(frame, by, layout)
+    ledger = {"n_rows": n_rows, **facts.ledger}
     if drop_exact_copies:
-        copies = _exact_copies(frame)
         ledger["n_exact_copies_dropped"] = int(copies.sum())
-        if copies.any():
-            notes.append(f"{int(copies.sum())} exact copies of earlier rows were dropped")
-            frame = frame[~copies].reset_index(drop=True)
+    parts = [
+        (table.group, len(table.groups)),
+        (table.context, len(table.contexts)),
+        (table.first, len(table.items)),
+        (table.second, len(table.items)),
+    ]
+    if number_runs:
+        call = combine_codes(*parts)
+        run = pd.Series(np.zeros(len(call))).groupby(call, sort=False).cumcount().to_numpy(dtype=np.int64)
+        ledger["n_numbered_runs"] = int((run > 0).sum())
+        table = replace(table, run=run)
+    else:
+        parts.append((table.run, int(table.run.max()) + 1))
+    if "criterion" in frame.columns:
+        criterion, criteria = _label_codes(frame, ["criterion"])
+        _refuse_repeated_keys(frame, [*parts, (criterion, len(criteria))], table.verdict, by)
+        keep, verdict, n_splits = _merge_criteria(combine_codes(*parts), table.verdict)
+        table = replace(
+            table,
+            group=table.group[keep],
+            context=table.context[keep],
+            first=table.first[keep],
+            second=table.second[keep],
+            run=table.run[keep],
+            verdict=verdict,
+            extras=table.extras.iloc[keep].reset_index(drop=True),
+        )
+        ledger["n_criteria_merged"] = len(frame) - len(keep)
+        ledger["n_criteria_splits"] = n_splits
+    elif not number_runs:
+        _refuse_repeated_keys(frame, parts, table.verdict, by)
+    ledger["n_invalid"] = int((table.verdict == INVALID).sum())
+    if (table.verdict == INCONSISTENT).any():
+        table = _expand_merged(table, ledger)
+    return replace(table, ledger=ledger, notes=facts.notes(table.items, ledger))
 
+
+def grouping_columns(columns: Sequence[str] | pd.Index) -> list[str]:
+    """Return the default grouping: every one of `GROUP_COLUMNS` among the columns."""
+    return [column for column in GROUP_COLUMNS if column in columns]
+
+
+@dataclass
+class GateFacts:
+    """What the gate found in some rows, besides the verdicts; the facts of disjoint sets of rows add up.
+
+    Attributes
+    ----------
+    labels : dict of str to Counter
+        Per column of stated verdicts (``verdict``, ``winner``): how often each label occurs.
+    layouts : dict of str to str
+        The layout each of these columns was read with.
+    ledger : Counter
+        Counts for `VerdictTable.ledger`.
+    n_scored : int
+        Rows with two scores and a stated verdict.
+    """
+
+    labels: dict[str, Counter[str]] = field(default_factory=dict)
+    layouts: dict[str, str] = field(default_factory=dict)
+    ledger: Counter[str] = field(default_factory=Counter)
+    n_scored: int = 0
+
+    def add(self, other: GateFacts) -> None:
+        """Add the facts of other rows, read with the same layouts."""
+        for column, labels in other.labels.items():
+            self.labels.setdefault(column, Counter()).update(labels)
+        self.layouts.update(other.layouts)
+        for key, count in other.ledger.items():
+            self.ledger[key] += count
+        self.n_scored += other.n_scored
+
+    def notes(self, items: np.ndarray, ledger: Mapping[str, int]) -> tuple[str, ...]:
+        """Say what was mapped or assumed, given all items and the complete ledger."""
+        notes = []
+        if copies := ledger.get("n_exact_copies_dropped", 0):
+            notes.append(f"{copies} exact copies of earlier rows were dropped")
+        notes += _near_identical(items)
+        if "n_numbered_runs" in ledger:
+            notes.append(
+                f"{ledger['n_numbered_runs']} row(s) that repeat an earlier call were numbered as further runs of it"
+            )
+        for column, labels in self.labels.items():
+            if both_bad := sum(n for label, n in labels.items() if _plain(label) in _BOTH_BAD):
+                notes.append(f"{both_bad} verdict(s) say that both items are bad; they count as ties")
+            notes += _mapping_note(column, sorted(labels), self.layouts[column])
+        if "n_score_disagreements" in ledger:
+            notes.append(
+                f"{ledger['n_score_disagreements']} of {self.n_scored} scored rows state another verdict than their scores; "
+                "the verdict stands"
+            )
+        if "n_criteria_merged" in ledger:
+            n_rows = ledger["n_rows"] - ledger.get("n_exact_copies_dropped", 0)
+            notes.append(
+                f"{n_rows} rows of single criteria were merged into {n_rows - ledger['n_criteria_merged']} verdicts by majority; "
+                f"{ledger['n_criteria_splits']} even split(s) count as ties"
+            )
+        if "n_merged_rows" in ledger:
+            notes.append(
+                f"{ledger['n_stated_inconsistent']} row(s) say 'tie (inconsistent)': the {ledger['n_merged_rows']} rows of those groups "
+                "are merged results of both orders; a winner counts in both orders, an inconsistent row is a flip (not a tie) "
+                "whose lean to a slot is unknown"
+            )
+        return tuple(notes)
+
+
+def gate_rows(
+    frame: pd.DataFrame, by: Sequence[str], layout: str | Mapping[str, str] | None
+) -> tuple[VerdictTable, GateFacts]:
+    """Check what can be checked row by row: ids, labels and the verdict of each row.
+
+    What needs all rows (repeated keys, criteria, merged results, notes) is left to the caller:
+    `check_verdicts`, or `rank.streaming.tally_files`, which sees the rows in batches.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Rows numbered from 0, with the columns that `check_columns` wants.
+    by : sequence of str
+        Grouping columns.
+    layout : str or mapping, optional
+        One for all columns, or per column; default: guessed from these rows.
+    """
+    facts = GateFacts()
     first, second, items = _item_codes(frame)
     same = first == second
     if same.any():
@@ -143,76 +271,26 @@ def check_verdicts(
             f"{describe_rows(same)}: item_first and item_second are the same item ('{items[first[where]]}'); "
             "an item cannot be compared with itself"
         )
-    notes += _near_identical(items)
-
-    if by is None:
-        by = [column for column in GROUP_COLUMNS if column in frame.columns]
     group, groups = _label_codes(frame, list(by))
-    context_columns = [column for column in CONTEXT_COLUMNS if column in frame.columns]
-    context, contexts = _label_codes(frame, context_columns)
+    context, contexts = _label_codes(frame, [c for c in CONTEXT_COLUMNS if c in frame.columns])
     for column in CONTEXT_COLUMNS:
         if column not in contexts:
             contexts[column] = ""
-    contexts = contexts[CONTEXT_COLUMNS]
-    has_context = "context" in frame.columns
-    run, runs = _label_codes(frame, ["run"] if "run" in frame.columns else [])
-    n_runs = len(runs)
-    if number_runs:
-        if "run" in frame.columns:
-            raise InputError("the table has a run column; drop it, or do not ask for runs to be numbered")
-        if "criterion" in frame.columns:
-            raise InputError("runs cannot be numbered in a table with a criterion column; add a run column")
-        call = combine_codes(
-            (group, len(groups)), (context, len(contexts)), (first, len(items)), (second, len(items))
-        )
-        run = pd.Series(np.zeros(len(call))).groupby(call, sort=False).cumcount().to_numpy(dtype=np.int64)
-        n_runs = int(run.max()) + 1
-        ledger["n_numbered_runs"] = int((run > 0).sum())
-        notes.append(
-            f"{ledger['n_numbered_runs']} row(s) that repeat an earlier call were numbered as further runs of it"
-        )
-
-    verdict = _read_verdict(frame, first, second, items, layout, ledger, notes)
-    parts = [
-        (group, len(groups)),
-        (context, len(contexts)),
-        (first, len(items)),
-        (second, len(items)),
-        (run, n_runs),
-    ]
-    extras = frame[[c for c in frame.columns if c not in _KNOWN and c not in by]]
-    if "criterion" in frame.columns:
-        criterion, criteria = _label_codes(frame, ["criterion"])
-        _refuse_repeated_keys(frame, [*parts, (criterion, len(criteria))], verdict, list(by))
-        keep, verdict, n_splits = _merge_criteria(combine_codes(*parts), verdict)
-        group, context, first, second, run = (a[keep] for a in (group, context, first, second, run))
-        extras = extras.iloc[keep].reset_index(drop=True)
-        ledger["n_criteria_merged"] = len(frame) - len(keep)
-        ledger["n_criteria_splits"] = n_splits
-        notes.append(
-            f"{len(frame)} rows of single criteria were merged into {len(keep)} verdicts by majority; "
-            f"{n_splits} even split(s) count as ties"
-        )
-    elif not number_runs:
-        _refuse_repeated_keys(frame, parts, verdict, list(by))
-
-    ledger["n_invalid"] = int((verdict == INVALID).sum())
+    run, _ = _label_codes(frame, ["run"] if "run" in frame.columns else [])
     table = VerdictTable(
         groups=groups,
-        contexts=contexts,
+        contexts=contexts[CONTEXT_COLUMNS],
         items=items,
         group=group,
         context=context,
         first=first,
         second=second,
         run=run,
-        verdict=verdict,
-        extras=extras,
-        has_context=has_context,
-        ledger=ledger,
-        notes=tuple(notes),
+        verdict=_read_verdict(frame, first, second, items, layout, facts),
+        extras=frame[[c for c in frame.columns if c not in _KNOWN and c not in by]],
+        has_context="context" in frame.columns,
     )
-    return _expand_merged(table) if (verdict == INCONSISTENT).any() else table
+    return table, facts
 
 
 def _exact_copies(frame: pd.DataFrame) -> pd.Series:
@@ -230,9 +308,11 @@ _KNOWN = frozenset(
 )
 
 
-def _check_columns(frame: pd.DataFrame, by: Sequence[str] | None, layout: str | None) -> None:
+def check_columns(
+    columns: Sequence[str], by: Sequence[str] | None, layout: str | None, *, number_runs: bool = False
+) -> None:
     """Refuse a table whose columns cannot be a verdict table."""
-    columns = list(frame.columns)
+    columns = list(columns)
     if layout is not None and layout not in LAYOUTS:
         raise InputError(f"layout '{layout}' is unknown; choose one of {', '.join(LAYOUTS)}")
     duplicated = sorted({str(c) for c in columns if columns.count(c) > 1})
@@ -250,8 +330,10 @@ def _check_columns(frame: pd.DataFrame, by: Sequence[str] | None, layout: str | 
             f"missing column(s) {', '.join(what)}; found {list_some(columns)}. A verdict table needs item_first, "
             "item_second and one of verdict (first, second, tie), winner (an item id or tie), or score_first with score_second"
         )
-    if frame.empty:
-        raise InputError("the verdict table has a header but no rows")
+    if number_runs and "run" in columns:
+        raise InputError("the table has a run column; drop it, or do not ask for runs to be numbered")
+    if number_runs and "criterion" in columns:
+        raise InputError("runs cannot be numbered in a table with a criterion column; add a run column")
     for column in by or ():
         if column not in columns:
             raise InputError(
@@ -268,15 +350,12 @@ def _label_codes(frame: pd.DataFrame, columns: list[str]) -> tuple[np.ndarray, p
     if not columns:
         return np.zeros(len(frame), dtype=np.int64), pd.DataFrame(index=range(1))
     parts = [_codes(frame[column], column, allow_empty=True) for column in columns]
-    key = combine_codes(*[(codes, len(labels)) for codes, labels in parts])
-    codes, distinct = pd.factorize(key)
-    order = np.argsort(distinct)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
+    size = math.prod(len(labels) for _, labels in parts)
+    codes, distinct = dense_codes(combine_codes(*[(codes, len(labels)) for codes, labels in parts]), size)
     example = np.empty(len(distinct), dtype=np.int64)
-    example[place[codes]] = np.arange(len(codes))
+    example[codes] = np.arange(len(codes))
     labels = {column: labels[part[example]] for column, (part, labels) in zip(columns, parts, strict=True)}
-    return place[codes].astype(np.int64), pd.DataFrame(labels, dtype=object)
+    return codes, pd.DataFrame(labels, dtype=object)
 
 
 def _codes(
@@ -327,23 +406,21 @@ def _read_verdict(
     first: np.ndarray,
     second: np.ndarray,
     items: np.ndarray,
-    layout: str | None,
-    ledger: dict[str, int],
-    notes: list[str],
+    layout: str | Mapping[str, str] | None,
+    facts: GateFacts,
 ) -> np.ndarray:
     """Return the slot-space verdict of every row from whichever columns state it."""
     stated: np.ndarray | None = None
-    if "verdict" in frame.columns:
-        stated = _from_labels(frame["verdict"], "verdict", first, second, items, layout, ledger, notes)
-    if "winner" in frame.columns:
-        winner = _from_labels(frame["winner"], "winner", first, second, items, layout, ledger, notes)
-        if stated is None:
-            stated = winner
-        elif (stated != winner).any():
-            differ = stated != winner
+    for name in ("verdict", "winner"):
+        if name not in frame.columns:
+            continue
+        chosen = layout.get(name) if isinstance(layout, Mapping) else layout
+        verdict = _from_labels(frame[name], name, first, second, items, chosen, facts)
+        if stated is not None and (stated != verdict).any():
             raise InputError(
-                f"{describe_rows(differ)}: the columns verdict and winner disagree; keep the right one and drop the other"
+                f"{describe_rows(stated != verdict)}: the columns verdict and winner disagree; keep the right one and drop the other"
             )
+        stated = verdict
     if {"score_first", "score_second"} <= set(frame.columns):
         a = finite_numbers(frame["score_first"], "score_first", allow_empty=True)
         b = finite_numbers(frame["score_second"], "score_second", allow_empty=True)
@@ -351,13 +428,24 @@ def _read_verdict(
         if stated is None:
             return scored
         both = (scored != INVALID) & (stated <= TIE)
-        differ = int((both & (scored != stated)).sum())
-        ledger["n_score_disagreements"] = differ
-        notes.append(
-            f"{differ} of {int(both.sum())} scored rows state another verdict than their scores; the verdict stands"
-        )
-    assert stated is not None  # _check_columns guarantees one source
+        facts.ledger["n_score_disagreements"] = int((both & (scored != stated)).sum())
+        facts.n_scored = int(both.sum())
+    assert stated is not None  # check_columns guarantees one source
     return stated
+
+
+def _plain(label: str) -> str:
+    return " ".join(label.split()).casefold()
+
+
+def _meaning(label: str) -> int:
+    """Return the code of a label that means the same in every layout, else -1."""
+    text = _plain(label)
+    if text == "":
+        return INVALID
+    if text == "tie" or text in _BOTH_BAD:
+        return TIE
+    return INCONSISTENT if text in _INCONSISTENT else -1
 
 
 def _from_labels(
@@ -367,32 +455,22 @@ def _from_labels(
     second: np.ndarray,
     items: np.ndarray,
     layout: str | None,
-    ledger: dict[str, int],
-    notes: list[str],
+    facts: GateFacts,
 ) -> np.ndarray:
     """Map the labels of a ``verdict`` or ``winner`` column to slot-space codes."""
     raw, labels = _codes(column, name, allow_empty=True)
     count = np.bincount(raw, minlength=len(labels))
-    plain = [" ".join(label.split()).casefold() for label in labels]
-    meaning = np.full(len(labels), -1)
-    for code, text in enumerate(plain):
-        if text == "":
-            meaning[code] = INVALID
-        elif text == "tie" or text in _BOTH_BAD:
-            meaning[code] = TIE
-        elif text in _INCONSISTENT:
-            meaning[code] = INCONSISTENT
+    meaning = np.array([_meaning(label) for label in labels])
     if name == "winner" and "tie" in set(items):
         raise InputError(
             "an item is called 'tie', which the winner column cannot tell from a tie; rename it or use a verdict column"
         )
-    both_bad = int(sum(n for n, text in zip(count, plain, strict=True) if text in _BOTH_BAD))
-    if both_bad:
-        ledger["n_both_bad"] = both_bad
-        notes.append(f"{both_bad} verdict(s) say that both items are bad; they count as ties")
-    stated = {label for label, code in zip(labels, meaning, strict=True) if code < 0}
+    facts.labels[name] = Counter(dict(zip(labels.tolist(), count.tolist(), strict=True)))
+    if both_bad := sum(n for label, n in facts.labels[name].items() if _plain(label) in _BOTH_BAD):
+        facts.ledger["n_both_bad"] = both_bad
 
-    layout = layout or _guess_layout(name, stated, items, labels, count)
+    layout = layout or guess_layout(name, facts.labels[name], items)
+    facts.layouts[name] = layout
     if layout == "items":
         to_item = pd.Index(items).get_indexer(pd.Index(labels))
         item = to_item[raw]
@@ -402,37 +480,44 @@ def _from_labels(
         if wrong.any():
             raise InputError(
                 f"{describe_rows(wrong)}: {name} {list_some(labels[np.unique(raw[wrong])])} is none of the two items of its row; "
-                f"needed is an item id of the row, or tie. {_label_counts(labels, count)}"
+                f"needed is an item id of the row, or tie. {_label_counts(facts.labels[name])}"
             )
         return verdict
     left, right = SLOT_VOCABULARIES[layout]
-    for code, text in enumerate(plain):
-        if text in left:
+    for code, label in enumerate(labels):
+        if _plain(label) in left:
             meaning[code] = FIRST
-        elif text in right:
+        elif _plain(label) in right:
             meaning[code] = SECOND
     unknown = meaning < 0
     if unknown.any():
         raise InputError(
-            f"column {name}: unknown label(s) {list_some([repr(str(x)) for x in labels[unknown]])}. {_label_counts(labels, count)} "
+            f"column {name}: unknown label(s) {list_some([repr(str(x)) for x in labels[unknown]])}. "
+            f"{_label_counts(facts.labels[name])} "
             f"Accepted with layout {layout}: {', '.join(sorted(left | right))}, tie, or empty (invalid)"
         )
-    mapped = [label for label in labels if label in stated]
-    if mapped and (layout != "slots" or any(label not in {"first", "second"} for label in mapped)):
-        words = {FIRST: "first", SECOND: "second"}
-        pairs = ", ".join(f"'{label}' = {words[int(meaning[list(labels).index(label)])]}" for label in mapped)
-        notes.append(f"the labels of column {name} were read as slots: {pairs}")
     return meaning[raw]
 
 
-def _guess_layout(
-    name: str, stated: set[str], items: np.ndarray, labels: np.ndarray, count: np.ndarray
-) -> str:
-    """Return the one layout that explains the labels, or refuse."""
+def _mapping_note(column: str, labels: list[str], layout: str) -> list[str]:
+    """Say which labels were read as which slot, unless they are the plain words."""
+    mapped = [label for label in labels if _meaning(label) < 0]
+    if layout == "items" or not mapped:
+        return []
+    if layout == "slots" and {"first", "second"} >= set(mapped):
+        return []
+    left, _ = SLOT_VOCABULARIES[layout]
+    pairs = ", ".join(f"'{label}' = {'first' if _plain(label) in left else 'second'}" for label in mapped)
+    return [f"the labels of column {column} were read as slots: {pairs}"]
+
+
+def guess_layout(name: str, labels: Mapping[str, int], items: np.ndarray) -> str:
+    """Return the one layout that explains the labels (with how often each occurs), or refuse."""
     known_items = set(items)
+    stated = {label for label in labels if _meaning(label) < 0}
     if not stated:
         return "slots" if name == "verdict" else "items"
-    plain = {" ".join(label.split()).casefold() for label in stated}
+    plain = {_plain(label) for label in stated}
     fits = [layout for layout, (left, right) in SLOT_VOCABULARIES.items() if plain <= left | right]
     in_items = {label for label in stated if label in known_items}
     # An item that is called like a slot makes the same word mean two things.
@@ -460,16 +545,16 @@ def _guess_layout(
         )
     raise InputError(
         f"column {name}: unknown label(s) {list_some([repr(x) for x in sorted(stated)])}. "
-        f"{_label_counts(labels, count)} Accepted: first, second, "
+        f"{_label_counts(labels)} Accepted: first, second, "
         "tie, or empty (invalid); or one of the layouts "
         + ", ".join(f"{key} ({'/'.join(sorted(a | b))})" for key, (a, b) in SLOT_VOCABULARIES.items())
     )
 
 
-def _label_counts(labels: np.ndarray, count: np.ndarray) -> str:
+def _label_counts(labels: Mapping[str, int]) -> str:
     """Say how often each label occurs, most frequent first."""
-    order = np.argsort(-count, kind="stable")
-    shown = [f"{labels[code] or '(empty)'}: {count[code]}" for code in order[:8]]
+    ordered = sorted(labels.items(), key=lambda pair: (-pair[1], pair[0]))
+    shown = [f"{label or '(empty)'}: {count}" for label, count in ordered[:8]]
     return f"Found {', '.join(shown)}{' and others' if len(labels) > 8 else ''}."
 
 
@@ -513,7 +598,7 @@ def _merge_criteria(key: np.ndarray, verdict: np.ndarray) -> tuple[np.ndarray, n
     return keep, merged, int((split & (top > 0)).sum())
 
 
-def _expand_merged(table: VerdictTable) -> VerdictTable:
+def _expand_merged(table: VerdictTable, ledger: dict[str, int]) -> VerdictTable:
     """Turn stated merged results of both orders into one verdict per order.
 
     A table that says "tie (inconsistent)" states, per row, what both orders gave together: a winner means
@@ -539,17 +624,10 @@ def _expand_merged(table: VerdictTable) -> VerdictTable:
     chosen = np.flatnonzero(uses[table.group])
     verdict = table.verdict[chosen]
     flipped = np.where(verdict <= SECOND, 1 - verdict, verdict)
-    ledger = dict(table.ledger)
     ledger["n_merged_rows"] = len(chosen)
     ledger["n_stated_inconsistent"] = int((table.verdict == INCONSISTENT).sum())
-    note = (
-        f"{ledger['n_stated_inconsistent']} row(s) say 'tie (inconsistent)': the {len(chosen)} rows of those groups are merged results of "
-        "both orders; a winner counts in both orders, an inconsistent row is a flip (not a tie) whose lean to a slot is unknown"
-    )
-    return VerdictTable(
-        groups=table.groups,
-        contexts=table.contexts,
-        items=table.items,
+    return replace(
+        table,
         group=np.concatenate([table.group, table.group[chosen]]),
         context=np.concatenate([table.context, table.context[chosen]]),
         first=np.concatenate([table.first, table.second[chosen]]),
@@ -557,7 +635,4 @@ def _expand_merged(table: VerdictTable) -> VerdictTable:
         run=np.concatenate([table.run, table.run[chosen]]),
         verdict=np.concatenate([table.verdict, flipped]),
         extras=pd.concat([table.extras, table.extras.iloc[chosen]], ignore_index=True),
-        has_context=table.has_context,
-        ledger=ledger,
-        notes=(*table.notes, note),
     )
