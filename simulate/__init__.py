@@ -6,7 +6,15 @@ from importlib import import_module
 from typing import Any
 
 # Public name -> module that defines it, imported when first asked for.
-_EXPORTS: dict[str, str] = {}
+_EXPORTS: dict[str, str] = {
+    "JudgeSettings": "simulate.judges",
+    "Population": "simulate.population",
+    "SimulatedJudge": "simulate.judges",
+    "Sweep": "simulate.sweep",
+    "draw_population": "simulate.population",
+    "prepare_judge": "simulate.judges",
+    "simulate_judge": "simulate.judges",
+}
 
 __all__ = [*_EXPORTS]
 

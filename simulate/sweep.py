@@ -253,6 +253,24 @@ def sweep(
     )
 
 
+def first_repetition(
+    *,
+    judge: JudgeSettings | None = None,
+    population: Mapping[str, Any] | None = None,
+    rng: np.random.Generator | int | None = None,
+) -> PreparedJudge:
+    """Return the first repetition of the sweep with the same settings and seed, to look at or to write out.
+
+    Examples
+    --------
+    >>> first = first_repetition(population={"n_items": 40}, rng=1)
+    >>> int(first.answer(-1.0).errors.sum()), int(first.answer(1.0).errors.sum())
+    (234, 234)
+    """
+    child = np.random.default_rng(rng).spawn(1)[0]
+    return _prepare(child, population or {}, JudgeSettings() if judge is None else judge)
+
+
 def _prepare(rng: np.random.Generator, population: Mapping[str, Any], judge: JudgeSettings) -> PreparedJudge:
     people_rng, judge_rng = rng.spawn(2)
     return prepare_judge(draw_population(**population, rng=people_rng), judge, rng=judge_rng)
@@ -554,11 +572,10 @@ def bootstrap_spearman(
     people, total = answer.population, 2 * int(answer.settings.runs)
     wins = _wins(answer)
     rng = np.random.default_rng(rng)
-    m = people.n_pairs
-    weights = np.stack([np.bincount(rng.integers(0, m, m), minlength=m) for _ in range(n_resamples)])
-    judged = _resampled_strengths(people, wins, total, weights)
+    seed = int(rng.integers(2**63))
+    judged = _resampled_strengths(people, wins, total, n_resamples, seed)
     if gold == "human":
-        reference = _resampled_strengths(people, people.human_votes_i, people.votes, weights)
+        reference = _resampled_strengths(people, people.human_votes_i, people.votes, n_resamples, seed)
         targets = _Reference(_strengths(people, people.human_votes_i[None], people.votes)[0])
     else:
         reference = np.broadcast_to(people.theta, judged.shape)
@@ -575,9 +592,10 @@ def bootstrap_spearman(
 
 
 def _resampled_strengths(
-    people: Population, wins_i: npt.NDArray[np.int64], total: int, weights: npt.NDArray[np.int64]
+    people: Population, wins_i: npt.NDArray[np.int64], total: int, n_resamples: int, seed: int
 ) -> npt.NDArray[np.float64]:
-    """Return strengths of weighted resamples, shape (B, n), by one Newton step each."""
+    """Return strengths of resamples of pairs, shape (B, n), by one Newton step each; equal seeds, equal "
+    "pairs."""
     n, i, j = people.n_items, people.item_i, people.item_j
     strengths = fitted_strengths(people, wins_i[None], total)[0]
     p = 1.0 / (1.0 + np.exp(strengths[j] - strengths[i]))
@@ -585,8 +603,11 @@ def _resampled_strengths(
     information[i, j] = information[j, i] = -(total + 2 * FIT_ALPHA) * p * (1.0 - p)
     np.fill_diagonal(information, -information.sum(axis=1))
     # At the maximum the gradient is zero, so only the change of the weights is left of it.
-    excess = (weights - 1) * (wins_i - total * p)
-    gradient = np.stack([np.bincount(i, one, n) - np.bincount(j, one, n) for one in excess])
+    rng, residual, m = np.random.default_rng(seed), wins_i - total * p, people.n_pairs
+    gradient = np.empty((n_resamples, n))
+    for row in gradient:
+        excess = (np.bincount(rng.integers(0, m, m), minlength=m) - 1) * residual
+        row[:] = np.bincount(i, excess, n) - np.bincount(j, excess, n)
     # Grounded by a constant: the gradient sums to zero, so the solution does, too.
     return strengths + np.linalg.solve(information + information.trace() / n**2, gradient.T).T
 

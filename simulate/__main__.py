@@ -1,0 +1,341 @@
+"""``python -m simulate``: judges with exact reliability, and what the placement of their errors does to a ranking."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rank.command import add_output_arguments, build_parser, run
+
+if TYPE_CHECKING:
+    from rank.command import Report
+    from simulate.sweep import Sweep
+
+EXAMPLE = """
+python -m simulate --q 0.5
+python -m simulate --q -1 -0.5 0 0.5 1 --reps 100 --jobs 2 --plot sweep.png
+python -m simulate --preset figure1 --strengths uniform
+"""
+
+#: Other commands of this package: name -> (module, function, what it is for). The first word on the command line.
+COMMANDS: dict[str, tuple[str, str, str]] = {}
+
+_JUDGE = (
+    "agreement",
+    "flip_rate",
+    "flip_q",
+    "primacy",
+    "repeatability",
+    "noise_q",
+    "runs",
+    "scheme",
+    "judge",
+    "k_close",
+)
+_POPULATION = ("strengths", "spread", "df", "design", "n_pairs", "pairs_per_item", "human", "votes")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``python -m simulate`` and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] in COMMANDS:
+        module, function, _ = COMMANDS[arguments[0]]
+        command = getattr(import_module(module), function)
+        return run(command, arguments[1:], prog=f"rankgap simulate {arguments[0]}")
+    return run(_simulate, arguments, prog="rankgap simulate")
+
+
+def _parser() -> argparse.ArgumentParser:
+    others = "".join(f"\n  {name}: {purpose}" for name, (_, _, purpose) in COMMANDS.items())
+    parser = build_parser(
+        "simulate",
+        "Simulate judges that have exactly the asked repeatability C, flip rate phi and accuracy A (hence T), with\n"
+        "their errors placed on close pairs (q = -1), anywhere (0) or on far pairs (1), and measure rho, the rank\n"
+        "correlation with gold." + (f"\n\nother commands:{others}" if others else ""),
+        example=EXAMPLE,
+    )
+    number: dict[str, Any] = {"type": float, "metavar": "X"}
+    share: dict[str, Any] = {"type": float, "metavar": "SHARE"}
+    whole: dict[str, Any] = {"type": int, "metavar": "N"}
+    parser.add_argument(
+        "--q", type=float, nargs="+", metavar="Q", help="where errors fall, one row each (default: 0.5)"
+    )
+    parser.add_argument("--preset", choices=("figure1", "figure2"), help="settings of the published figures")
+    parser.add_argument("--reps", **whole, help="repetitions (default: 1)")
+    parser.add_argument("--jobs", default=1, **whole, help="processes (default: 1)")
+    parser.add_argument(
+        "--gold", choices=("latent", "human"),
+        help="what rho is measured against: strengths, or the ranking from the human votes (default: latent)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--resamples", default=500, **whole, help="bootstrap resamples with one repetition (default: 500)"
+    )
+
+    people = parser.add_argument_group("items, pairs and people")
+    people.add_argument("--items", **whole, help="number of items (default: 200)")
+    people.add_argument(
+        "--strengths", choices=("normal", "uniform", "t", "clusters"),
+        help="distribution of the strengths, variance 1 (default: normal)",
+    )  # fmt: skip
+    people.add_argument("--spread", **number, help="factor on the strengths, which are in nats (default: 1)")
+    people.add_argument("--df", **number, help="degrees of freedom of t (default: 5)")
+    people.add_argument(
+        "--strengths-from", metavar="GOLD", help="take items and strengths from a file with item,score"
+    )
+    people.add_argument("--pairs-per-item", **whole, help="partners of every item (default: all)")
+    people.add_argument("--n-pairs", **whole, help="number of pairs drawn at random (default: all)")
+    people.add_argument(
+        "--design", choices=("all", "random", "regular"), help="default: follows from the two options above"
+    )
+    people.add_argument("--human", choices=("votes", "deterministic"), help="default: votes")
+    people.add_argument("--votes", **whole, help="human votes per pair (default: 1)")
+
+    judge = parser.add_argument_group("judge")
+    judge.add_argument("--agreement", **share, help="accuracy A against the human winner (default: 0.6)")
+    judge.add_argument("--flip-rate", **share, help="phi, pairs answered by slot (default: 0.2)")
+    judge.add_argument("--flip-q", **number, help="where flips fall, -1 to 1 (default: -0.5)")
+    judge.add_argument("--primacy", **share, help="flips that go to the first slot (default: 0.8)")
+    judge.add_argument("--repeatability", **share, help="C, unanimous conditions (default: 0.95)")
+    judge.add_argument("--noise-q", **number, help="where the others fall, -1 to 1 (default: -0.5)")
+    judge.add_argument("--runs", **whole, help="calls per pair and order (default: 5)")
+    judge.add_argument(
+        "--scheme", choices=("weight", "spread", "mixture"), help="how q places errors (default: weight)"
+    )
+    judge.add_argument("--k-close", **number, help="steepness of scheme spread, per nat (default: 3)")
+    judge.add_argument(
+        "--judge", choices=("errors", "blind-zone"),
+        help="placed pairs are wrong, or twice as many are coin flips (default: errors)",
+    )  # fmt: skip
+
+    files = parser.add_argument_group("files")
+    files.add_argument("--plot", metavar="PATH", help="draw rho and T against q")
+    files.add_argument(
+        "--save-verdicts", metavar="PATH", help="write the verdicts of the first repetition, one judge per q"
+    )
+    files.add_argument("--save-gold", metavar="PATH", help="write its strengths as gold (item,score)")
+    files.add_argument("--save-human", metavar="PATH", help="write its human winners as gold of pairs")
+    add_output_arguments(parser)
+    return parser
+
+
+def _simulate(argv: list[str]) -> None:
+    args = _parser().parse_args(argv)
+
+    from functools import partial
+
+    from rank.command import emit, progress
+    from simulate.judges import JudgeSettings
+    from simulate.sweep import DEFAULT_Q, PRESETS, sweep
+
+    preset = PRESETS[args.preset] if args.preset else {}
+    people, notes = _people(args, preset.get("population", {}))
+    asked = {**preset.get("judge", {}), **_given(args, _JUDGE)}
+    if asked.get("runs", 5) < 3 and "repeatability" not in asked:
+        asked["repeatability"] = 1.0
+        notes.append("with fewer than 3 runs no run can be outvoted: repeatability is 1")
+    judge = JudgeSettings(**asked)
+    if args.seed is None:
+        import secrets
+
+        args.seed = secrets.randbits(32)
+    n_reps = args.reps if args.reps is not None else preset.get("n_reps", 1)
+    result = sweep(
+        args.q or preset.get("q_values", DEFAULT_Q),
+        n_reps=n_reps,
+        judge=judge,
+        population=people,
+        gold=args.gold or preset.get("gold", "latent"),
+        n_resamples=args.resamples,
+        rng=args.seed,
+        n_jobs=args.jobs,
+        progress=partial(progress, total=n_reps, label="repetitions", quiet=args.quiet),
+    )
+    if args.save_verdicts or args.save_gold or args.save_human:
+        _save(args, result, people, judge)
+    if args.plot:
+        from simulate.plotting import save_sweep_plot
+
+        save_sweep_plot(result, args.plot)
+    emit(_report(result, args, notes), args)
+
+
+def _given(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
+def _people(args: argparse.Namespace, preset: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the keyword arguments of `draw_population`, and notes."""
+    given = _given(args, _POPULATION)
+    people: dict[str, Any] = dict(preset)
+    if {"design", "n_pairs", "pairs_per_item"} & set(given):
+        # One word about the design replaces the design of the preset.
+        people = {name: value for name, value in people.items() if name not in ("design", "n_pairs")}
+    people.update(given)
+    if args.items is not None:
+        people["n_items"] = args.items
+    notes: list[str] = []
+    if args.strengths_from:
+        from rank.exceptions import InputError
+        from rank.readers import read_gold
+
+        if args.strengths:
+            raise InputError("give --strengths or --strengths-from, not both")
+        gold = read_gold(args.strengths_from)
+        if gold.kind != "items" or gold.frame["item"].duplicated().any():
+            raise InputError(
+                f"{args.strengths_from}: strengths need one row per item with item and score; "
+                "pairs, or items with several scores, cannot be used"
+            )
+        people["theta"] = gold.frame["score"].to_numpy(dtype=float)
+        people["item_names"] = gold.frame["item"].tolist()
+        if args.items is None:
+            people.pop("n_items", None)
+        notes.append(f"strengths are the scores of {args.strengths_from} times --spread, read as nats")
+    return people, notes
+
+
+def _save(args: argparse.Namespace, result: Sweep, people: dict[str, Any], judge: Any) -> None:
+    import pandas as pd
+
+    from rank.command import write_table
+    from simulate.sweep import first_repetition
+
+    first = first_repetition(judge=judge, population=people, rng=args.seed)
+    values = list(dict.fromkeys(row["q"] for row in result.rows))
+    answers = [first.answer(q) for q in values]
+    if args.save_verdicts:
+        frames = [answer.to_frame() for answer in answers]
+        if len(values) > 1:
+            frames = [frame.assign(judge=f"q={q:g}") for q, frame in zip(values, frames)]
+        write_table(args.save_verdicts, pd.concat(frames, ignore_index=True))
+    if args.save_gold:
+        write_table(args.save_gold, answers[0].gold_frame())
+    if args.save_human:
+        write_table(args.save_human, answers[0].human_frame())
+
+
+def _report(result: Sweep, args: argparse.Namespace, notes: list[str]) -> Report:
+    from rank.command import Column, Report, Section
+
+    asked, frame = result.settings, result.to_frame()
+    observed = asked["runs"] >= 2
+    digits = max(len(f"{q:g}".partition(".")[2]) for q in frame["q"])
+    key = Column("q", "q", "number", digits)
+    rates = [
+        key,
+        Column("spearman", "rho", "number", low="spearman_low", high="spearman_high"),
+        Column("kendall", "tau", "number"),
+    ]
+    if observed:
+        rates.append(Column("repeatability", "C", "share"))
+    rates += [
+        Column("flip_rate", "phi", "share"),
+        Column("inconsistent_pair_primacy", "IPP", "share"),
+        Column("accuracy", "A", "share"),
+    ]
+    if asked["judge"] == "blind-zone" and asked["n_reps"] > 1:
+        rates.append(Column("accuracy_sd", "sd of A", "number"))
+    if observed:
+        rates += [
+            Column("trustworthy_rate", "T", "share"),
+            Column("trustworthy_rate_joint", "T joint", "share"),
+        ]
+    else:
+        rates.append(Column("trustworthy_rate_upper", "T at most", "share"))
+    trusted = "trustworthy_rate" if observed else "trustworthy_rate_upper"
+    where = [
+        key,
+        Column("close_swap_consistency", "swap close", "share"),
+        Column("far_swap_consistency", "swap far", "share"),
+        Column("close_accuracy", "A close", "share"),
+        Column("far_accuracy", "A far", "share"),
+        Column(f"close_{trusted}", "T close", "share"),
+        Column(f"far_{trusted}", "T far", "share"),
+        Column("triads_cyclic_share", "cyclic", "share"),
+        Column("triads_mixed_share", "mixed", "share"),
+        Column("triads_inequality_share", "inequality", "share"),
+    ]
+    band = {
+        "repetitions": f"rho [2.5, 97.5 percentile of {asked['n_reps']} repetitions]",
+        "bootstrap over pairs": "rho [95 % interval, bootstrap over pairs]",
+        "none": "rho",
+    }[asked["spearman_interval"]]
+    against = "theta" if asked["gold"] == "latent" else "the ranking from the human votes"
+    about = [f"{band} against {against}; A against the human winner; T = C (A - phi/2)"]
+    if not observed:
+        about.append("one run: C is not observed; T at most assumes perfect repeatability")
+    about_where = [
+        "close, far: gap up to the first, from the third quartile; swap: share of pairs that do not flip; "
+        "triads: shares" + (" in the first repetition" if asked["n_reps"] > 1 else "")
+    ]
+    undefined = {
+        "spearman": "the ranking or the gold is constant",
+        "kendall": "the ranking or the gold is constant",
+        "inconsistent_pair_primacy": "no pair flips",
+    }
+    for side in ("close", "far"):
+        for name in ("swap_consistency", "accuracy", trusted):
+            undefined[f"{side}_{name}"] = f"no compared pair is {side}"
+    for name in ("cyclic", "mixed", "inequality"):
+        undefined[f"triads_{name}_share"] = "no triple of items has a verdict on all three pairs"
+    title = f"Simulated judges: {asked['n_items']:,} items, {asked['n_pairs']:,} pairs ({asked['design']})"
+    data = result.to_dict()
+    data["settings"] = {"preset": args.preset, "seed": args.seed, **data["settings"]}
+    return Report(
+        title=title,
+        sections=(
+            Section("", frame, tuple(rates), tuple(about), undefined),
+            Section("Where: close and far pairs, triads", frame, tuple(where), tuple(about_where), undefined),
+        ),
+        sentences=tuple(describe(result)),
+        data=data,
+        flat=frame,
+        notes=(*notes, f"seed {args.seed}"),
+    )
+
+
+def describe(result: Sweep) -> list[str]:
+    """Return what a sweep shows, in sentences."""
+    rows, asked = result.rows, result.settings
+    name = "trustworthy_rate" if asked["runs"] >= 2 else "trustworthy_rate_upper"
+    label = "T" if asked["runs"] >= 2 else "A - phi/2"
+    trusted = [row[name] for row in rows]
+    known = [row for row in rows if row["spearman"] == row["spearman"]]
+    sentences = []
+    if len(known) > 1:
+        first, last = min(known, key=lambda row: row["q"]), max(known, key=lambda row: row["q"])
+        same = max(trusted) - min(trusted) < 5e-4
+        rate = (
+            f"{label} is {trusted[0]:.3f} for every q"
+            if same
+            else f"{label} stays between {min(trusted):.3f} and {max(trusted):.3f}"
+        )
+        change = last["spearman"] - first["spearman"]
+        verb = "falls" if change < 0 else "rises"
+        ends = [f"{row['spearman']:.2f} (q {row['q']:g})" for row in (first, last)]
+        sentence = f"{rate}, while rho {verb} from {ends[0]} to {ends[1]}"
+        if abs(change) > 0.05:
+            sentence += f": {label} cannot see where errors fall"
+        sentences.append(sentence + ".")
+    elif known:
+        row = known[0]
+        sentences.append(
+            f"A judge with A {row['accuracy']:.3f}, phi {row['flip_rate']:.3f} and {label} {trusted[0]:.3f} "
+            f"recovers the ranking with rho {row['spearman']:.2f} when its errors fall at q {row['q']:g}."
+        )
+    else:
+        sentences.append("rho is undefined: the ranking or the gold is constant.")
+    votes = "one human vote" if asked["votes"] == 1 else f"{asked['votes']} human votes"
+    if asked["human"] == "deterministic":
+        votes = "deterministic people"
+    sentences.append(
+        f"Reference: the ranking from {votes} per pair reaches rho {rows[0]['human_spearman']:.2f} against theta."
+    )
+    return sentences
+
+
+if __name__ == "__main__":
+    sys.exit(main())
