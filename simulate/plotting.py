@@ -60,7 +60,7 @@ def plot_sweep(rows: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> 
         color=_HUMAN,
         linestyle=":",
         linewidth=1.5,
-        label="rho of the human votes",
+        label="human votes against theta",
     )
     ax.plot(q, rho, "o-", color=_RHO, linewidth=2, label="rho of the judge")
     ax.plot(q, trusted, "s--", color=_T, linewidth=2, markersize=5, label=label)
