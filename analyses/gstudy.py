@@ -51,7 +51,7 @@ _MEMBERS = (
     (0, 3),
 )  # which of pair, judge, format, order a component crosses
 _FLOOR = 1e-7  # residual, in units of the variance of y, that counts as none
-_ZERO = 1e-8  # components below this, in the same units, are zero up to the optimiser's last step
+_ZERO = 1e-6  # components below this, in the same units, are zero: far inside any standard error
 _TOLERANCE = 1e-12  # of the projected Newton decrement, in units of -2 log-likelihood
 _TIE_POLICIES = ("half", "drop")
 
