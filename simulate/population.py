@@ -339,9 +339,13 @@ def _draw_pairs(
     if not 1 <= n_pairs <= total:
         raise InputError(f"n_pairs must be between 1 and {total} (all pairs of {n} items), found {n_pairs}")
     if design == "random":
-        all_i, all_j = _all_pairs(n)
+        # Positions in the list of all pairs, which is too long to be written down for some thousand items.
         chosen = np.sort(rng.choice(total, size=n_pairs, replace=False, shuffle=False))
-        return all_i[chosen], all_j[chosen], design
+        items = np.arange(n)
+        starts = items * (2 * n - items - 1) // 2
+        item_i = np.searchsorted(starts, chosen, side="right") - 1
+        # The last item starts no pair, and shares its place with the end of the list.
+        return item_i, chosen - starts[item_i] + item_i + 1, design
     code = _regular_graph(n, n_pairs, rng)
     return code // n, code % n, design
 
@@ -352,9 +356,10 @@ def _regular_graph(n: int, n_edges: int, rng: np.random.Generator) -> npt.NDArra
     Stubs are paired at random; loops and double edges are then removed by switching partners with random
     other edges, accepted only when both new edges are sound. Dense graphs are drawn as complements.
     """
-    all_i, all_j = _all_pairs(n)
-    if 2 * n_edges > len(all_i):
-        rest = _regular_graph(n, len(all_i) - n_edges, rng)
+    total = n * (n - 1) // 2
+    if 2 * n_edges > total:
+        all_i, all_j = _all_pairs(n)
+        rest = _regular_graph(n, total - n_edges, rng)
         return np.setdiff1d(all_i * n + all_j, rest, assume_unique=True)
     degree, extra = divmod(2 * n_edges, n)
     degrees = np.full(n, degree)
