@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from difficulty.__main__ import add_study_arguments, study_options
-from rank.command import Column, Section, add_output_arguments, add_verdict_arguments, build_parser
+from rank.command import (
+    Column,
+    Section,
+    add_output_arguments,
+    add_verdict_arguments,
+    build_parser,
+    reading_options,
+)
 
 if TYPE_CHECKING:
     from analyses.audit import Audit
@@ -45,9 +52,7 @@ def audit_command(argv: Sequence[str]) -> None:
     from rank.readers import read_gold, read_verdicts
     from rank.tally import tally_verdicts
 
-    tally = tally_verdicts(
-        read_verdicts(args.verdicts, by=args.by, layout=args.layout, drop_exact_copies=args.drop_exact_copies)
-    )
+    tally = tally_verdicts(read_verdicts(args.verdicts, **reading_options(args)))
     gold = read_gold(args.gold) if args.gold else None
     studies = list(
         progress(

@@ -11,11 +11,13 @@ from difficulty.plotting import save_figure
 from rank.exceptions import InputError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
     from analyses.audit import Audit
 
 _MOST_NAMES = 24
+_MOST_BARS = 60
 _MARKERS = "osD^v"
 
 
@@ -93,3 +95,63 @@ def save_plot(ax: Axes, path: str) -> None:
     figure = ax.get_figure(root=True)
     assert figure is not None
     save_figure(figure, path)
+
+
+def plot_dispersion(
+    dispersion: pd.DataFrame,
+    *,
+    role: str = "format",
+    metric: str = "trustworthy_rate",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the range of a metric over formats, a bar from min to max per judge and dataset.
+
+    Parameters
+    ----------
+    dispersion : DataFrame
+        From `analyses.cells.format_dispersion`.
+    role, metric : str
+        Names for the axes.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    InputError
+        Where no dispersion is defined, or there are too many rows to tell apart.
+    """
+    shown = dispersion[dispersion["dispersion"].notna()].sort_values("dispersion", kind="stable")
+    if shown.empty:
+        raise InputError(f"there is no dispersion to draw: no cell has two {role}s")
+    if len(shown) > _MOST_BARS:
+        raise InputError(f"{len(shown)} rows are too many for one picture; choose fewer with --by")
+    labels = list(dispersion.columns[: list(dispersion.columns).index("n_formats")])
+    names = [" / ".join(map(str, row)) or "all" for row in shown[labels].to_numpy()]
+    if ax is None:
+        ax = _new_axes(8.5, 1.4 + 0.3 * len(shown))
+    y = np.arange(len(shown))
+    low, high = shown["min"].to_numpy(dtype=float), shown["max"].to_numpy(dtype=float)
+    ax.hlines(y, low, high, color="tab:blue", linewidth=2)
+    ax.plot(low, y, "o", color="tab:blue", markersize=4)
+    ax.plot(high, y, "o", color="tab:blue", markersize=4)
+    for k, (start, end) in enumerate(zip(shown["format_min"], shown["format_max"], strict=True)):
+        ax.annotate(
+            _short(start), (low[k], y[k]), xytext=(-5, 0), textcoords="offset points", ha="right", va="center",
+            fontsize=7,
+        )  # fmt: skip
+        ax.annotate(
+            _short(end), (high[k], y[k]), xytext=(5, 0), textcoords="offset points", ha="left", va="center", fontsize=7
+        )  # fmt: skip
+    ax.set_yticks(y, names, fontsize=8)
+    ax.set_xlim(min(0.0, float(low.min()) - 0.12), max(1.0, float(high.max()) + 0.12))
+    ax.set_xlabel(metric.replace("_", " "))
+    ax.set_title(f"What changing only the {role} does to the {metric.replace('_', ' ')}", fontsize=11)
+    _tidy(ax, "x")
+    return ax
+
+
+def _short(text: str, most: int = 18) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
