@@ -93,7 +93,9 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress and no remarks on standard error")
 
 
-def add_verdict_arguments(parser: argparse.ArgumentParser, *, gold: str = "optional") -> None:
+def add_verdict_arguments(
+    parser: argparse.ArgumentParser, *, gold: str = "optional", summary: str = ""
+) -> None:
     """Add the verdict files and how to read them.
 
     Parameters
@@ -101,14 +103,17 @@ def add_verdict_arguments(parser: argparse.ArgumentParser, *, gold: str = "optio
     parser : ArgumentParser
     gold : {"optional", "required", "none"}
         Whether there is ``--gold``, and whether it must be given.
+    summary : str
+        For commands that take a summary table as well: what it holds.
     """
     group = parser.add_argument_group("input")
     group.add_argument(
         "verdicts",
         nargs="+",
-        metavar="VERDICTS",
+        metavar="TABLE" if summary else "VERDICTS",
         help="files with one row per judge call (CSV, TSV, JSON, JSON Lines or Parquet, plain or gzipped; "
-        "- is standard input); several files are read as one table",
+        "- is standard input); several files are read as one table"
+        + (f"; or one summary table with {summary}" if summary else ""),
     )
     if gold != "none":
         group.add_argument(
