@@ -95,9 +95,10 @@ class BradleyTerryFit:
         Why fits are NaN (one sentence each, without repetition).
     n_iterations : int or ndarray of int
     gradient_norm : float or ndarray
-        Largest absolute entry of the gradient, in wins.
+        Largest absolute entry of the gradient, in wins, where it was last evaluated: for dense fits that is
+        one step before the strengths returned.
     distance : float or ndarray
-        Largest last Newton displacement in nats: the estimated distance to the maximum.
+        Estimated distance to the maximum, in nats: inverse information times gradient, largest entry.
     penalised : bool
         The fit has pseudo-wins or a prior: strengths are pulled together and no maximum-likelihood estimate.
     method, ties, alpha, prior_sd, tol
