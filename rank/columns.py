@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 
 import numpy as np
 import pandas as pd
@@ -76,13 +78,30 @@ def finite_numbers(column: pd.Series, name: str, *, allow_empty: bool) -> np.nda
     return values
 
 
+_rows_before: ContextVar[int] = ContextVar("rows_before", default=0)
+
+
+@contextlib.contextmanager
+def counting_rows_after(rows_before: int) -> Iterator[None]:
+    """Let `describe_rows` count from the start of a file while one batch of it is checked."""
+    token = _rows_before.set(rows_before)
+    try:
+        yield
+    finally:
+        _rows_before.reset(token)
+
+
 def describe_rows(mask: Sequence[bool] | np.ndarray | pd.Series) -> str:
     """Name the rows of a mask for an error: "row 3" or "rows 3, 7, 9 and 12 more"; 1 = first data row."""
-    where = np.flatnonzero(np.asarray(mask)) + 1
-    if len(where) == 1:
-        return f"row {where[0]}"
-    shown = ", ".join(map(str, where[:4]))
-    return f"rows {shown}" + (f" and {len(where) - 4} more" if len(where) > 4 else "")
+    return name_rows(np.flatnonzero(np.asarray(mask)) + 1 + _rows_before.get())
+
+
+def name_rows(numbers: Sequence[int] | np.ndarray) -> str:
+    """Name rows by their numbers."""
+    if len(numbers) == 1:
+        return f"row {numbers[0]}"
+    shown = ", ".join(map(str, numbers[:4]))
+    return f"rows {shown}" + (f" and {len(numbers) - 4} more" if len(numbers) > 4 else "")
 
 
 def list_some(values: Iterable[object], most: int = 6) -> str:

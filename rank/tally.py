@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -113,44 +113,7 @@ class Tally:
         """Add the tally of a disjoint set of calls."""
         if not isinstance(other, Tally):
             return NotImplemented
-        if list(self.groups.columns) != list(other.groups.columns):
-            raise InputError(
-                f"tallies of different groupings cannot be added: {list(self.groups.columns)} "
-                f"and {list(other.groups.columns)}; read both with the same --by"
-            )
-        groups, group_maps = _merge_frames([self.groups, other.groups])
-        contexts, context_maps = _merge_frames([self.contexts, other.contexts])
-        items = np.array(sorted(set(self.items) | set(other.items)), dtype=object)
-        where = {item: code for code, item in enumerate(items)}
-        parts = []
-        for tally, group_map, context_map in zip((self, other), group_maps, context_maps, strict=True):
-            item_map = np.array([where[item] for item in tally.items], dtype=np.int64)
-            parts.append(
-                (
-                    group_map[tally.group],
-                    context_map[tally.context],
-                    item_map[tally.item_i],
-                    item_map[tally.item_j],
-                )
-            )
-        group, context, item_i, item_j = (np.concatenate(column) for column in zip(*parts, strict=True))
-        ledger = {
-            key: self.ledger.get(key, 0) + other.ledger.get(key, 0)
-            for key in dict.fromkeys([*self.ledger, *other.ledger])
-        }
-        return build_tally(
-            groups,
-            contexts,
-            items,
-            group,
-            context,
-            item_i,
-            item_j,
-            np.concatenate([self.counts, other.counts]),
-            has_context=self.has_context or other.has_context,
-            ledger=ledger,
-            notes=tuple(dict.fromkeys([*self.notes, *other.notes])),
-        )
+        return add_tallies([self, other])
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per (group, context, pair, order) with a column per outcome."""
@@ -166,6 +129,55 @@ class Tally:
         for code, outcome in enumerate(OUTCOMES):
             frame[f"n_{outcome}"] = self.counts[rows, order, code]
         return frame
+
+
+def add_tallies(tallies: Sequence[Tally]) -> Tally:
+    """Add the tallies of disjoint sets of calls, all at once.
+
+    Raises
+    ------
+    InputError
+        When they are grouped by different columns.
+    """
+    columns = list(tallies[0].groups.columns)
+    for tally in tallies[1:]:
+        if list(tally.groups.columns) != columns:
+            raise InputError(
+                f"tallies of different groupings cannot be added: {columns} "
+                f"and {list(tally.groups.columns)}; read both with the same --by"
+            )
+    groups, group_maps = _merge_frames([tally.groups for tally in tallies])
+    contexts, context_maps = _merge_frames([tally.contexts for tally in tallies])
+    items = np.array(sorted(set().union(*(tally.items for tally in tallies))), dtype=object)
+    where = {item: code for code, item in enumerate(items)}
+    parts = []
+    ledger: dict[str, int] = {}
+    for tally, group_map, context_map in zip(tallies, group_maps, context_maps, strict=True):
+        item_map = np.array([where[item] for item in tally.items], dtype=np.int64)
+        parts.append(
+            (
+                group_map[tally.group],
+                context_map[tally.context],
+                item_map[tally.item_i],
+                item_map[tally.item_j],
+            )
+        )
+        for key, count in tally.ledger.items():
+            ledger[key] = ledger.get(key, 0) + count
+    group, context, item_i, item_j = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return build_tally(
+        groups,
+        contexts,
+        items,
+        group,
+        context,
+        item_i,
+        item_j,
+        np.concatenate([tally.counts for tally in tallies]),
+        has_context=any(tally.has_context for tally in tallies),
+        ledger=ledger,
+        notes=tuple(dict.fromkeys(note for tally in tallies for note in tally.notes)),
+    )
 
 
 def _merge_frames(frames: list[pd.DataFrame]) -> tuple[pd.DataFrame, list[np.ndarray]]:
@@ -189,7 +201,7 @@ def combine_codes(*parts: tuple[np.ndarray, int]) -> np.ndarray:
         Non-negative codes below their size. Where the sizes do not fit into 63 bits, the codes seen
         so far are made dense first, which keeps their order.
     """
-    key, size = parts[0][0].astype(np.int64), int(parts[0][1])
+    key, size = parts[0][0].astype(np.int64, copy=False), int(parts[0][1])
     for codes, n in parts[1:]:
         n = max(int(n), 1)
         if size * n >= 2**62:
@@ -253,9 +265,10 @@ def build_tally(
     key = combine_codes(
         (group, len(groups)), (context, len(contexts)), (item_i, len(items)), (item_j, len(items))
     )
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    total = np.zeros((len(first), *counts.shape[1:]), dtype=counts.dtype)
-    np.add.at(total, inverse, counts)
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    first = order[starts]
+    total = np.add.reduceat(counts[order], starts, axis=0) if len(starts) else counts
     return Tally(
         groups=groups,
         contexts=contexts,

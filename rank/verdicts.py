@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from rank.columns import describe_rows, finite_numbers, id_strings, list_some
+from rank.columns import describe_rows, finite_numbers, id_strings, list_some, name_rows
 from rank.exceptions import InputError
 from rank.tally import CONTEXT_COLUMNS, combine_codes, dense_codes
 
@@ -153,8 +153,8 @@ def check_verdicts(
     else:
         parts.append((table.run, int(table.run.max()) + 1))
     if "criterion" in frame.columns:
-        criterion, criteria = _label_codes(frame, ["criterion"])
-        _refuse_repeated_keys(frame, [*parts, (criterion, len(criteria))], table.verdict, by)
+        criterion, criteria = label_codes(frame, ["criterion"])
+        refuse_repeated_keys(frame, [*parts, (criterion, len(criteria))], table.verdict, by)
         keep, verdict, n_splits = _merge_criteria(combine_codes(*parts), table.verdict)
         table = replace(
             table,
@@ -169,7 +169,7 @@ def check_verdicts(
         ledger["n_criteria_merged"] = len(frame) - len(keep)
         ledger["n_criteria_splits"] = n_splits
     elif not number_runs:
-        _refuse_repeated_keys(frame, parts, table.verdict, by)
+        refuse_repeated_keys(frame, parts, table.verdict, by)
     ledger["n_invalid"] = int((table.verdict == INVALID).sum())
     if (table.verdict == INCONSISTENT).any():
         table = _expand_merged(table, ledger)
@@ -271,12 +271,12 @@ def gate_rows(
             f"{describe_rows(same)}: item_first and item_second are the same item ('{items[first[where]]}'); "
             "an item cannot be compared with itself"
         )
-    group, groups = _label_codes(frame, list(by))
-    context, contexts = _label_codes(frame, [c for c in CONTEXT_COLUMNS if c in frame.columns])
+    group, groups = label_codes(frame, list(by))
+    context, contexts = label_codes(frame, [c for c in CONTEXT_COLUMNS if c in frame.columns])
     for column in CONTEXT_COLUMNS:
         if column not in contexts:
             contexts[column] = ""
-    run, _ = _label_codes(frame, ["run"] if "run" in frame.columns else [])
+    run, _ = label_codes(frame, ["run"] if "run" in frame.columns else [])
     table = VerdictTable(
         groups=groups,
         contexts=contexts[CONTEXT_COLUMNS],
@@ -345,7 +345,7 @@ def check_columns(
             )
 
 
-def _label_codes(frame: pd.DataFrame, columns: list[str]) -> tuple[np.ndarray, pd.DataFrame]:
+def label_codes(frame: pd.DataFrame, columns: list[str]) -> tuple[np.ndarray, pd.DataFrame]:
     """Return codes (rows,) and the sorted distinct label rows of some columns (one empty row for none)."""
     if not columns:
         return np.zeros(len(frame), dtype=np.int64), pd.DataFrame(index=range(1))
@@ -373,7 +373,7 @@ def _codes(
     labels = np.empty(texts.nunique(), dtype=object)
     labels[:] = sorted(set(texts))
     place = pd.Index(labels, dtype=object).get_indexer(pd.Index(texts, dtype=object))
-    return place[raw].astype(np.int64), labels
+    return place[raw].astype(np.int64, copy=False), labels
 
 
 def _item_codes(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -558,10 +558,18 @@ def _label_counts(labels: Mapping[str, int]) -> str:
     return f"Found {', '.join(shown)}{' and others' if len(labels) > 8 else ''}."
 
 
-def _refuse_repeated_keys(
-    frame: pd.DataFrame, parts: list[tuple[np.ndarray, int]], verdict: np.ndarray, by: list[str]
+def refuse_repeated_keys(
+    frame: pd.DataFrame,
+    parts: list[tuple[np.ndarray, int]],
+    verdict: np.ndarray,
+    by: list[str],
+    *,
+    n_repeated: int | None = None,
 ) -> None:
-    """Raise when a key occurs twice; name the rows, and the fix that fits."""
+    """Raise when a key occurs twice; name the rows by the index of the frame, and the fix that fits.
+
+    `n_repeated` is the number of rows with a repeated key where the frame does not hold all of them.
+    """
     key = combine_codes(*parts)
     ordered = np.sort(key)
     if not (ordered[1:] == ordered[:-1]).any():
@@ -580,9 +588,10 @@ def _refuse_repeated_keys(
     else:
         fix = "number the repeats in a run column, or with --number-runs (a conflict is never averaged)"
     first, second = frame["item_first"].iloc[one[0]], frame["item_second"].iloc[one[0]]
+    n_repeated = len(where) if n_repeated is None else n_repeated
     raise InputError(
-        f"the same call (groups, context, item_first, item_second, run) occurs more than once in {len(where)} rows, "
-        f"{'some with different verdicts, ' if conflict else ''}for example {describe_rows(np.isin(np.arange(len(key)), one))} "
+        f"the same call (groups, context, item_first, item_second, run) occurs more than once in {n_repeated} rows, "
+        f"{'some with different verdicts, ' if conflict else ''}for example {name_rows(np.asarray(frame.index)[one] + 1)} "
         f"({first} against {second}); {fix}"
     )
 

@@ -1,0 +1,112 @@
+"""Tasks in this process, in several, or on a Dask cluster: the same results in the same order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from rank.exceptions import InputError
+
+__all__ = ["map_tasks"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+#: How often a task that raised an error of the machine (not of the input) is tried again on a cluster.
+RETRIES = 3
+
+#: Tasks handed to a cluster ahead of the one whose result is next.
+_AHEAD = 1_000
+
+
+def map_tasks(
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    *,
+    n_jobs: int = 1,
+    dask: str | Any | None = None,
+) -> Iterator[Result]:
+    """Apply a function to tasks and yield the results in the order of the tasks.
+
+    Nothing about a result may depend on where or when a task runs: seeds belong into the task, and work is
+    cut into tasks by its size, never by the number of workers. Then numbers are the same for any number.
+
+    Parameters
+    ----------
+    function : callable
+        Of one task; it and the tasks must be picklable when there are workers.
+    tasks : sequence
+    n_jobs : int
+        Local processes; 1 runs the tasks here, one by one, as their results are asked for.
+    dask : str or distributed.Client, optional
+        Address of a Dask scheduler (``"tcp://host:8786"``) or a client of one; goes before `n_jobs`. The
+        workers need rankgap installed. When a worker dies, its tasks run on another.
+
+    Yields
+    ------
+    result
+        The first error of a task, in the order of the tasks, is raised.
+
+    Raises
+    ------
+    InputError
+        When ``n_jobs`` is not positive, the extra ``dask`` is not installed, or there is no such scheduler.
+
+    Notes
+    -----
+    Workers use one BLAS thread each: the processes are the parallelism.
+
+    Examples
+    --------
+    >>> list(map_tasks(abs, [-2, 1]))
+    [2, 1]
+    """
+    if n_jobs < 1:
+        raise InputError(f"jobs must be at least 1, found {n_jobs}")
+    if dask is not None:
+        return _map_on_cluster(function, tasks, dask)
+    if n_jobs == 1 or len(tasks) < 2:
+        return map(function, tasks)
+    return _map_in_processes(function, tasks, min(n_jobs, len(tasks)))
+
+
+def _map_in_processes(
+    function: Callable[[Task], Result], tasks: Sequence[Task], n_jobs: int
+) -> Iterator[Result]:
+    from joblib import Parallel, delayed, parallel_config
+
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        yield from Parallel(n_jobs=n_jobs, return_as="generator")(delayed(function)(task) for task in tasks)
+
+
+def _map_on_cluster(function: Callable[[Task], Result], tasks: Sequence[Task], dask: Any) -> Iterator[Result]:
+    client = _connect(dask) if isinstance(dask, str) else dask
+    waiting: deque[Any] = deque()
+    try:
+        for task in tasks:
+            # Not pure: equal tasks of two calls must not share a result that is being released.
+            waiting.append(client.submit(function, task, pure=False, retries=RETRIES))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        client.cancel(list(waiting))
+        if isinstance(dask, str):
+            client.close()
+
+
+def _connect(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError(
+            "a Dask cluster was asked for, but the packages for it are missing; install rankgap[dask]"
+        ) from None
+    try:
+        return Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"no Dask scheduler answers at {address} ({type(error).__name__}); give its address as in tcp://host:8786"
+        ) from None
