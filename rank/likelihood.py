@@ -319,8 +319,11 @@ class Information:
         centred = inverse - inverse.mean(axis=0) if self.model.sizes.size == 1 else self._centre(inverse)
         return self._centre(centred.T.copy())
 
-    def solve_strengths(self, columns: FloatArray) -> FloatArray:
-        """Solve with the strengths' block for right-hand sides (n, k); centred without a prior."""
+    def solve_strengths(self, columns: FloatArray, relative: float = 1e-12) -> FloatArray:
+        """Solve with the strengths' block for right-hand sides (n, k); centred without a prior.
+
+        ``relative`` is the accuracy asked of conjugate gradients; factors are exact whatever it is.
+        """
         if columns.shape[1] == 0:
             return columns
         model = self.model
@@ -332,7 +335,7 @@ class Information:
             solved = self._solve_banded(columns, *model._band_order)
         else:
             solved = np.column_stack(
-                [self._solve_iteratively(columns[:, k]) for k in range(columns.shape[1])]
+                [self._solve_iteratively(columns[:, k], relative) for k in range(columns.shape[1])]
             )
         return solved if model.precision else self._centre(solved)
 
@@ -354,7 +357,7 @@ class Information:
         shuffled[place] = columns if model.precision else self._centre(columns)
         return linalg.cho_solve_banded((self._factor, True), shuffled, check_finite=False)[place]
 
-    def _solve_iteratively(self, column: FloatArray) -> FloatArray:
+    def _solve_iteratively(self, column: FloatArray, relative: float) -> FloatArray:
         """Conjugate gradients with the diagonal as preconditioner."""
         model, n = self.model, self.model.n_items
         if self._factor is None:
@@ -372,7 +375,7 @@ class Information:
         scaled = residual / diagonal
         direction = scaled.copy()
         energy = float(residual @ scaled)
-        goal = 1e-24 * energy
+        goal = relative**2 * energy
         for _ in range(5000):
             if energy <= goal:
                 return solution
@@ -398,9 +401,9 @@ class Information:
         """Information about the extra parameters with the strengths profiled out (Schur complement)."""
         return self.corner - self.border.T @ self.border_solution
 
-    def solve(self, right: Parameters) -> Parameters:
+    def solve(self, right: Parameters, relative: float = 1e-12) -> Parameters:
         """Solve with the whole information matrix."""
-        strengths = self.solve_strengths(right.strengths[:, None])[:, 0]
+        strengths = self.solve_strengths(right.strengths[:, None], relative)[:, 0]
         if self.model.n_extra == 0:
             return Parameters(strengths, right.order, right.log_tie)
         extra: FloatArray = np.concatenate([right.order, right.log_tie]) - self.border.T @ strengths

@@ -74,7 +74,8 @@ def _newton(model: PairLikelihood, start: Parameters, tol: float, max_iter: int)
             information = model.information(point)
             if iteration == 0:
                 _check_identified(information)
-        step = information.solve(gradient)
+        # An accuracy of the order of the last step keeps the convergence quadratic.
+        step = information.solve(gradient, relative=float(np.clip(size, 1e-6, 1e-2)))
         previous, size = size, step.largest()
         if not np.isfinite(size):
             raise ConvergenceError(
