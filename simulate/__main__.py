@@ -331,9 +331,11 @@ def describe(result: Sweep) -> list[str]:
     votes = "one human vote" if asked["votes"] == 1 else f"{asked['votes']} human votes"
     if asked["human"] == "deterministic":
         votes = "deterministic people"
-    sentences.append(
-        f"Reference: the ranking from {votes} per pair reaches rho {rows[0]['human_spearman']:.2f} against theta."
+    reached = rows[0]["human_spearman"]
+    reference = (
+        f"reaches rho {reached:.2f} against theta" if reached == reached else "is constant: it has no rho"
     )
+    sentences.append(f"Reference: the ranking from {votes} per pair {reference}.")
     return sentences
 
 

@@ -484,18 +484,18 @@ def _wins(answer: SimulatedJudge) -> npt.NDArray[np.int64]:
 
 
 def fitted_strengths(
-    people: Population, wins_i: npt.NDArray[np.int64], total: int
+    people: Population, wins_i: npt.NDArray[np.int64], total: int | npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
     """Return Bradley-Terry strengths of k judges, shape (k, n), fitted with ``alpha = FIT_ALPHA``."""
     from rank.bradley_terry import fit_bradley_terry
 
-    counts = np.stack([wins_i, total - wins_i, np.zeros_like(wins_i)], axis=-1)
+    # Added here, so that a pair which a resample leaves out keeps its pseudo-wins and the design its connections.
+    counts = np.stack([wins_i + FIT_ALPHA, total - wins_i + FIT_ALPHA, np.zeros(wins_i.shape)], axis=-1)
     fit = fit_bradley_terry(
         people.item_i,
         people.item_j,
         counts,
         n_items=people.n_items,
-        alpha=FIT_ALPHA,
         std_errors="none",
         components="separate",
     )
@@ -548,10 +548,8 @@ def bootstrap_spearman(
 ) -> tuple[float, float]:
     """Return a 95 % interval of rho for one judge, from a bootstrap over pairs.
 
-    Both orders and all runs of a pair move together. Each resample takes one Newton step from the strengths
-    of the full data, which is exact to first order in the weights and costs no fit. The interval is the
-    estimate plus and minus 1.96 standard errors on the scale of atanh(rho), hence inside [-1, 1] and around
-    the estimate.
+    Both orders and all runs of a pair move together. The interval is the estimate plus and minus 1.96
+    standard errors on the scale of atanh(rho), hence inside [-1, 1] and around the estimate.
 
     Parameters
     ----------
@@ -594,22 +592,33 @@ def bootstrap_spearman(
 def _resampled_strengths(
     people: Population, wins_i: npt.NDArray[np.int64], total: int, n_resamples: int, seed: int
 ) -> npt.NDArray[np.float64]:
-    """Return strengths of resamples of pairs, shape (B, n), by one Newton step each; equal seeds, equal "
-    "pairs."""
+    """Return strengths of resamples of pairs, shape (B, n); equal seeds, equal pairs.
+
+    With at least eight partners per item, one Newton step from the strengths of the full data, which is exact
+    to first order in the weights (the standard error of rho is that of fits, within a few per cent). Below,
+    fits.
+    """
     n, i, j = people.n_items, people.item_i, people.item_j
+    rng, m = np.random.default_rng(seed), people.n_pairs
+    if 2 * m < 8 * n:
+        weights = np.stack([np.bincount(rng.integers(0, m, m), minlength=m) for _ in range(n_resamples)])
+        return fitted_strengths(people, weights * wins_i, weights * total)
     strengths = fitted_strengths(people, wins_i[None], total)[0]
     p = 1.0 / (1.0 + np.exp(strengths[j] - strengths[i]))
     information = np.zeros((n, n))
     information[i, j] = information[j, i] = -(total + 2 * FIT_ALPHA) * p * (1.0 - p)
     np.fill_diagonal(information, -information.sum(axis=1))
     # At the maximum the gradient is zero, so only the change of the weights is left of it.
-    rng, residual, m = np.random.default_rng(seed), wins_i - total * p, people.n_pairs
+    residual = wins_i - total * p
     gradient = np.empty((n_resamples, n))
     for row in gradient:
         excess = (np.bincount(rng.integers(0, m, m), minlength=m) - 1) * residual
         row[:] = np.bincount(i, excess, n) - np.bincount(j, excess, n)
-    # Grounded by a constant: the gradient sums to zero, so the solution does, too.
-    return strengths + np.linalg.solve(information + information.trace() / n**2, gradient.T).T
+    # The information is singular along constants on every connected part of the design. Gradients sum to zero
+    # there, so a touch of ridge solves without moving anything; ranks do not see a constant on all items.
+    scale = information.trace() / n
+    information[np.diag_indices(n)] += 1e-8 * scale
+    return strengths + np.linalg.solve(information + scale / n, gradient.T).T
 
 
 def _count_triads(answer: SimulatedJudge) -> dict[str, Any]:

@@ -219,7 +219,7 @@ def test_progress_wraps_every_repetition():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("population", [{"n_items": 60}, {"n_items": 60, "pairs_per_item": 20}])
-def test_bootstrap_interval_covers_the_rho_of_many_more_pairs_votes(population):
+def test_bootstrap_standard_error_is_the_spread_over_judges(population):
     """The standard error against the spread of rho over judges that differ in their errors and flips only."""
     people = draw_population(**population, rng=2)
     asked = JudgeSettings(agreement=0.7, flip_rate=0.1)
@@ -242,6 +242,13 @@ def test_bootstrap_interval_contains_the_estimate_and_stays_in_range():
     assert row["spearman"] == row["spearman_high"] == 1.0
     assert row["accuracy"] == row["accuracy_latent"] == row["trustworthy_rate"] == 1.0
     assert row["triads"]["cyclic_share"] == 0.0
+
+
+def test_bootstrap_works_on_a_design_in_several_parts():
+    people = draw_population(40, pairs_per_item=1, votes=5, rng=2)  # 20 islands of two items
+    answer = simulate_judge(people, 0.0, rng=3)
+    low, high = bootstrap_spearman(answer, gold="human", n_resamples=50, rng=1)
+    assert -1 <= low <= high <= 1
 
 
 def test_one_newton_step_is_close_to_refitting_every_resample():
