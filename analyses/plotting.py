@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from analyses.audit import Audit
+    from analyses.proxies import ProxyStudy
 
 _MOST_NAMES = 24
 _MOST_BARS = 60
@@ -155,3 +156,64 @@ def plot_dispersion(
 
 def _short(text: str, most: int = 18) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def plot_proxy(study: ProxyStudy, proxy: str, *, ax: Axes | None = None) -> Axes:
+    """Draw rho against one proxy, a point per judge and corpus, a colour per corpus.
+
+    Parameters
+    ----------
+    study : ProxyStudy
+    proxy : str
+        A proxy of the study.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    from analyses.proxies import OPTIONAL_PROXIES, PROXIES
+
+    ax = _new_axes(4.5, 3.8) if ax is None else ax
+    points = study.points[study.points["spearman"].notna() & study.points[proxy].notna()]
+    corpora = sorted(points["dataset"].astype(str).unique()) if "dataset" in points else [""]
+    for corpus, colour in zip(corpora, _colours(len(corpora)), strict=True):
+        part = points[points["dataset"].astype(str) == corpus] if "dataset" in points else points
+        ax.plot(
+            part[proxy], part["spearman"], _MARKERS[corpora.index(corpus) % len(_MARKERS)], color=colour, alpha=0.85,
+            markersize=5, label=corpus or None,
+        )  # fmt: skip
+    row = study.table[study.table["proxy"] == proxy].iloc[0]
+    words = {**PROXIES, **OPTIONAL_PROXIES}.get(proxy, proxy)
+    if row["spearman"] == row["spearman"]:
+        p = "p < 0.001" if row["p_holm"] < 0.001 else f"p = {row['p_holm']:.3f}"
+        ax.set_title(f"{row['spearman']:+.2f}, Holm {p}", fontsize=10)
+    else:
+        ax.set_title("undefined", fontsize=10)
+    ax.set_xlabel(words, fontsize=9)
+    ax.set_ylabel("rho", fontsize=9)
+    ax.tick_params(labelsize=8)
+    _tidy(ax)
+    return ax
+
+
+def save_proxy_plot(study: ProxyStudy, path: str) -> None:
+    """Write a picture with one panel per proxy (format from the suffix)."""
+    from matplotlib.figure import Figure
+
+    names = list(study.table["proxy"])
+    n_columns = min(3, len(names))
+    n_rows = -(-len(names) // n_columns)
+    figure = Figure(figsize=(3.6 * n_columns, 3.1 * n_rows + 0.5), layout="constrained")
+    axes = figure.subplots(n_rows, n_columns, squeeze=False, sharey=True).ravel()
+    for ax, name in zip(axes, names):
+        plot_proxy(study, name, ax=ax)
+    for ax in axes[len(names) :]:
+        ax.remove()
+    handles, labels = axes[0].get_legend_handles_labels()
+    if len(labels) > 1:
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=min(5, len(labels)), frameon=False, fontsize=9
+        )
+    figure.suptitle(f"Spearman correlation of each proxy with rho ({study.n_points} points)", fontsize=11)
+    save_figure(figure, path)
