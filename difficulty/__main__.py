@@ -271,8 +271,56 @@ def _sections(studies: list[GroupStudy]) -> list[Section]:
         sections.append(_difference_section(studies, keys))
     elif reasons != {"there is no gold"}:
         sections.append(Section("By gold gap", pd.DataFrame(), (), tuple(sorted(reasons))))
+    if with_gold:
+        sections.append(_placement_section(studies, keys))
     sections.append(_triad_section(studies, keys))
     return sections
+
+
+def _placement_section(studies: list[GroupStudy], keys: tuple[Any, ...]) -> Section:
+    import pandas as pd
+
+    from rank.command import Column, Section
+
+    rows, reasons = [], []
+    for study in studies:
+        if study.placement is None:
+            continue
+        for name, what, p in (
+            ("flip_q_hat", "flips, among all pairs", study.placement.flips),
+            ("q_hat", "errors, among decided pairs", study.placement.errors),
+        ):
+            row = {**study.labels, "field": name, "what": what, "n_placed": p.n_placed}
+            row |= {"n_candidates": p.n_candidates, "mean_rank": p.mean_rank}
+            row |= {"mean_rank_anywhere": p.mean_rank_anywhere, "q": p.q, "q_low": p.low, "q_high": p.high}
+            rows.append(row)
+            if p.reason:
+                reasons.append(f"{name}{f' of {study.name}' if len(studies) > 1 else ''}: {p.reason}")
+    columns = (
+        *keys,
+        Column("what"),
+        Column("n_placed", "number", "count"),
+        Column("n_candidates", "of pairs", "count"),
+        Column("mean_rank", "mean gap rank", "share", 2),
+        Column("mean_rank_anywhere", "if anywhere", "share", 2),
+        Column("q", "q", "difference", low="q_low", high="q_high"),
+    )
+    notes = [
+        "q: where they fall; -1 the closest pairs (the healthy kind), 0 anywhere, +1 the farthest (a misaligned judge)",
+        "mean gap rank: percentile rank of the gold gap, 0 the closest and 1 the farthest pair",
+        *(
+            reasons
+            if len(reasons) <= 4
+            else [*reasons[:3], f"q is undefined in {len(reasons) - 3} more places"]
+        ),
+    ]
+    undefined = dict.fromkeys(
+        ("q", "mean_rank", "mean_rank_anywhere"), "too few pairs of the kind, or no gaps (see below)"
+    )
+    return Section(
+        "Where flips and errors fall", pd.DataFrame(rows), columns, tuple(notes), undefined,
+        tuple(column.name for column in keys),
+    )  # fmt: skip
 
 
 def _difference_section(studies: list[GroupStudy], keys: tuple[Any, ...]) -> Section:

@@ -145,7 +145,7 @@ def inclusion_probabilities(
         raise InputError(f"q must be between -1 (close pairs) and 1 (far pairs), found {q}")
     if not 0 <= size <= c.sum() + 1e-9:
         raise InputError(f"{size:g} pairs cannot be placed on {c.sum():g} candidates")
-    if abs(q) == 1.0:
+    if abs(q) > 1 - 1e-9:  # powers beyond 1e9 drown in rounding
         return _most_extreme(u, c, size, far=q > 0)
     p, _ = _race(u, c[None], np.array([float(size)]), np.array([q]), None)
     return p[0]

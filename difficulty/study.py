@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from difficulty.gaps import DifficultyProfile, profile_difficulty
+from difficulty.placement import ErrorPlacement, error_placement
 from difficulty.reliability import COUNTS, FAILURE_MODES, METRICS, failure_mode
 from difficulty.triads import TRIAD_COLUMNS, TRIAD_SHARES, TriadIntervals, context_triads, triad_intervals
 from rank.gold import Gold
@@ -69,6 +70,8 @@ class GroupStudy:
         None without item gold.
     mode : str or None
         Failure mode.
+    placement : ErrorPlacement or None
+        Where flips and errors fall; None without gold.
     """
 
     labels: Mapping[str, str]
@@ -77,6 +80,7 @@ class GroupStudy:
     triad_counts: Mapping[str, int]
     recovery: Recovery | None
     mode: str | None
+    placement: ErrorPlacement | None
     options: StudyOptions = field(repr=False)
 
     @property
@@ -92,10 +96,24 @@ class GroupStudy:
         """Return the overall fields as a flat dict: counts, metrics with bounds, recovery, mode."""
         return {
             **_cell(self.profile.overall.to_frame().iloc[0]),
+            **self.placement_fields(),
             **self.recovery_fields(),
             "failure_mode": self.mode,
             "remedy": FAILURE_MODES[self.mode] if self.mode else None,
         }
+
+    def placement_fields(self) -> dict[str, Any]:
+        """Return ``q_hat`` and ``flip_q_hat`` with bounds and reasons."""
+        if self.placement is not None:
+            return self.placement.fields()
+        nan = float("nan")
+        return {
+            key: value
+            for name in ("q_hat", "flip_q_hat")
+            for key, value in (
+                (name, nan), (f"{name}_low", nan), (f"{name}_high", nan), (f"{name}_reason", "there is no gold")
+            )
+        }  # fmt: skip
 
     def recovery_fields(self) -> dict[str, Any]:
         """Return rho and tau with bounds and what limits them."""
@@ -237,6 +255,17 @@ def study_group(
             confidence=options.level,
             rng=np.random.default_rng(seed),
         )
+    placement = None
+    if pair_gold is not None:
+        placement = error_placement(
+            tally,
+            pair_gold,
+            invalid=options.invalid,
+            exclude_gold_ties=options.exclude_gold_ties,
+            n_resamples=options.n_resamples,
+            level=options.level,
+            rng=np.random.default_rng(seed),
+        )
     overall = profile.overall.estimate
     mode = failure_mode(
         float(overall["repeatability"][0]),
@@ -247,7 +276,7 @@ def study_group(
     if labels is None:
         labels = {str(column): str(tally.groups[column].iloc[0]) for column in tally.groups.columns}
     counts = dict(zip(TRIAD_COLUMNS, blocks.counts.sum(axis=0).tolist(), strict=True))
-    return GroupStudy(labels, profile, triads, counts, recovery, mode, options)
+    return GroupStudy(labels, profile, triads, counts, recovery, mode, placement, options)
 
 
 def study_groups(
