@@ -416,6 +416,7 @@ def describe(study: GroupStudy) -> str:
         else:
             text += ", to neither slot in particular"
     text += "."
+    text += describe_calibrated(study)
     if study.mode:
         text += f" {study.mode.capitalize()}: {FAILURE_MODES[study.mode]}."
     elif overall["repeatability"] != overall["repeatability"]:
@@ -427,6 +428,33 @@ def describe(study: GroupStudy) -> str:
         value = overall["trustworthy_rate"] if rate == "T" else overall["trustworthy_rate_upper"]
         text += f" {rate} {'is ' if rate == 'T' else ''}{value:.3f} while rho is {overall['spearman']:.2f}{bounds}."
     return text
+
+
+def describe_calibrated(study: GroupStudy) -> str:
+    """Say how many of the flips a calibrated judge would show; empty without a gold scale.
+
+    Conditional on the gold scores (declared or rescaled to be log-strengths), on one answer per order and on a judge
+    without ties.
+    """
+    reference = study.profile.reference
+    if reference is None:
+        return ""
+    expected, spread = float(reference.expected_flips[-1]), float(reference.expected_flips_sd[-1])
+    if expected != expected:
+        return " The gold scores cannot be rescaled to log-strengths (no verdict with or none against them)."
+    observed = int(reference.observed_flips[-1])
+    gold = "gold scores taken as declared"
+    if study.options.gold_scale != "strengths":
+        gold = f"gold scores times {reference.scale:.3g}, the factor that fits its verdicts best"
+        gold += ", negative because they run against gold" if reference.scale < 0 else ""
+    low, high = max(expected - 1.96 * spread, 0.0), expected + 1.96 * spread
+    between = f"{expected:,.0f}, mostly between {low:,.0f} and {high:,.0f}"
+    given = f"given {gold}, one answer per order and no ties"
+    if observed <= low:
+        return f" Its {observed:,} flips are fewer than a calibrated judge would show ({between}; {given})."
+    if observed <= high:
+        return f" A calibrated judge would show as many flips as these {observed:,} ({between}; {given})."
+    return f" Of {observed:,} flips, about {expected:,.0f} are what a calibrated judge would show ({between}; {given})."
 
 
 if __name__ == "__main__":

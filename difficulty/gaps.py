@@ -10,6 +10,7 @@ import pandas as pd
 
 from difficulty.reliability import (
     METRICS,
+    STATISTICS,
     MetricTable,
     cluster_sums,
     measure_reliability,
@@ -37,7 +38,12 @@ class CalibratedReference:
         Means of p^2 + (1-p)^2 and max(p, 1-p), p = 1 / (1 + exp(-scale * gap)).
     observed_minus_expected_swap_consistency, observed_minus_expected_accuracy : ndarray
     expected_flips : ndarray
-        Number of flips that a calibrated judge would show on the pairs seen in both orders.
+        Number of flips that a calibrated judge would show on the pairs seen in both orders, answering once
+        per order and without ties.
+    expected_flips_sd : ndarray
+        Standard deviation of that number between such judges.
+    observed_flips : ndarray
+        Number of flips that this judge shows on the same pairs.
     flip_cost : ndarray
         Mean log-likelihood difference of the two outcomes of a pair, in nats.
     fisher_information : ndarray
@@ -50,6 +56,8 @@ class CalibratedReference:
     observed_minus_expected_swap_consistency: np.ndarray
     observed_minus_expected_accuracy: np.ndarray
     expected_flips: np.ndarray
+    expected_flips_sd: np.ndarray
+    observed_flips: np.ndarray
     flip_cost: np.ndarray
     fisher_information: np.ndarray
 
@@ -179,7 +187,8 @@ def profile_difficulty(
         if gold is None or gold.kind != "items":
             raise InputError("a gold scale needs scores of items; pair gold has none")
         scale = 1.0 if gold_scale == "strengths" else fit_gold_scale(tally, pair_gold)
-        reference = calibrated_reference(table, overall, tally, pair_gold, buckets, scale)
+        flip = stats[:, STATISTICS.index("n_flips")] > 0
+        reference = calibrated_reference(table, overall, tally, pair_gold, buckets, scale, flip)
     return DifficultyProfile(
         overall,
         buckets,
@@ -233,6 +242,7 @@ def calibrated_reference(
     pair_gold: PairGold,
     buckets: GapBuckets,
     scale: float,
+    flip: np.ndarray,
 ) -> CalibratedReference:
     """Return the expectations of a calibrated judge on the pairs that were seen in both orders.
 
@@ -248,20 +258,23 @@ def calibrated_reference(
         return np.array([values[cell].mean() if cell.any() else np.nan for cell in cells])
 
     expected_consistency, expected_accuracy = mean(p**2 + (1 - p) ** 2), mean(np.maximum(p, 1 - p))
+    flip_chance = 2 * p * (1 - p)
+    variance = np.array([(flip_chance * (1 - flip_chance))[cell].sum() for cell in cells])
     # On the pairs with gold only: those are what the expectation is about.
     observed = {
         "swap_consistency": 1
         - np.append(table.estimate["flip_rate_gold"], overall.estimate["flip_rate_gold"]),
         "accuracy": np.append(table.estimate["accuracy"], overall.estimate["accuracy"]),
     }
-    sizes = np.array([cell.sum() for cell in cells])
     return CalibratedReference(
         scale,
         expected_consistency,
         expected_accuracy,
         observed["swap_consistency"] - expected_consistency,
         observed["accuracy"] - expected_accuracy,
-        sizes * (1 - expected_consistency),
+        np.array([flip_chance[cell].sum() for cell in cells]),
+        np.sqrt(variance),
+        np.array([(flip & cell).sum() for cell in cells]),
         mean(np.abs(difference)),
         mean(p * (1 - p)),
     )

@@ -204,3 +204,57 @@ def test_real_tables_have_healthy_placement(shared_data: Path) -> None:
     p = inclusion_probabilities(rank, found.flips.n_placed, found.flips.q)
     expected = np.bincount(profile.buckets.bucket, p) / p.sum()
     assert np.abs(expected - profile.share_of_flips).max() < 0.04
+
+
+def calibrated_flips(gap: np.ndarray, n_judges: int, rng: np.random.Generator) -> np.ndarray:
+    """Flips of judges that draw one verdict per order from the strengths."""
+    p = 1 / (1 + np.exp(-gap))
+    first, second = rng.random((2, n_judges, len(gap))) < p
+    return (first != second).sum(axis=1)
+
+
+def test_expected_flips_are_those_of_simulated_calibrated_judges() -> None:
+    judge = simulate(40, 0.0, 1)
+    profile = profile_difficulty(judge.to_tally(), judge.to_gold(), gold_scale="strengths", n_resamples=0)
+    reference = profile.reference
+    assert reference is not None
+    flips = calibrated_flips(judge.population.gap, 4000, np.random.default_rng(1))
+    spread = flips.std()
+    assert reference.expected_flips[-1] == pytest.approx(flips.mean(), abs=4 * spread / np.sqrt(4000))
+    assert reference.expected_flips_sd[-1] == pytest.approx(spread, rel=0.05)
+    assert reference.observed_flips[-1] == judge.undecided.sum() == reference.observed_flips[:-1].sum()
+
+
+@pytest.mark.parametrize(
+    ("flip_rate", "words"),
+    [(0.60, "Of 468 flips, about "), (0.1, "Its 78 flips are fewer than a calibrated judge would show")],
+)
+def test_sentence_about_a_calibrated_judge(flip_rate: float, words: str) -> None:
+    from difficulty.__main__ import describe_calibrated
+    from difficulty.study import StudyOptions, study_group
+
+    asked = JudgeSettings(runs=1, repeatability=1.0, agreement=0.65, flip_rate=flip_rate)
+    judge = simulate_judge(draw_population(40, rng=1), 0.0, settings=asked, rng=1)
+    for scale, given_that in (("strengths", "scores taken as declared"), ("rescale", "the factor that fits")):
+        study = study_group(judge.to_tally(), judge.to_gold(), StudyOptions(gold_scale=scale, n_resamples=0))
+        sentence = describe_calibrated(study)
+        assert given_that in sentence
+        if scale == "strengths":
+            assert words in sentence
+    assert (
+        describe_calibrated(study_group(judge.to_tally(), judge.to_gold(), StudyOptions(n_resamples=0))) == ""
+    )
+
+
+def test_study_carries_placement_into_every_output() -> None:
+    from difficulty.study import StudyOptions, study_group
+
+    judge = simulate(40, 0.3, 1)
+    study = study_group(judge.to_tally(), judge.to_human_gold(), StudyOptions(n_resamples=50), rng=1)
+    assert study.placement is not None
+    for row in (study.overall(), study.flat(), study.to_dict()["overall"]):
+        assert row["q_hat"] == study.placement.errors.q
+        assert row["flip_q_hat_low"] <= row["flip_q_hat"] <= row["flip_q_hat_high"]
+    without = study_group(judge.to_tally(), None, StudyOptions(n_resamples=50), rng=1).flat()
+    assert np.isnan(without["q_hat"])
+    assert without["q_hat_reason"] == "there is no gold"
