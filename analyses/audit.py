@@ -97,7 +97,7 @@ def audit_groups(studies: Sequence[GroupStudy], *, sort: str | None = None) -> A
     bound_only = rows["trustworthy_rate"].isna() & rows["trustworthy_rate_upper"].notna()
     trustworthy = "trustworthy_rate_upper" if bound_only.any() else "trustworthy_rate"
     compared = "judge" if "judge" in labels else "group"
-    strata = _strata(rows, labels) if compared == "judge" else ()
+    strata = strata_columns(rows[labels]) if compared == "judge" else ()
     names = rows["judge"] if compared == "judge" else pd.Series([study.name for study in studies])
     stratum = rows[list(strata)].apply(tuple, axis=1) if strata else pd.Series([()] * len(rows))
     orders = {"accuracy": "A", trustworthy: "T", "spearman": "rho"}
@@ -153,11 +153,24 @@ def audit_groups(studies: Sequence[GroupStudy], *, sort: str | None = None) -> A
     )
 
 
-def _strata(rows: pd.DataFrame, labels: list[str]) -> tuple[str, ...]:
-    """Return the columns inside whose values judges are ranked."""
-    fixed = [name for name in ("judge", "dataset") if name in labels]
-    varies = rows.groupby(fixed)[[name for name in labels if name not in fixed]].nunique().max() > 1
-    return tuple(name for name in labels if name == "dataset" or bool(varies.get(name, False)))
+def strata_columns(groups: pd.DataFrame, column: str = "judge") -> tuple[str, ...]:
+    """Return the label columns inside whose values the values of `column` are compared.
+
+    The dataset always; every other one that varies within a value of `column` (and dataset): a format that
+    only one judge was asked in belongs to that judge.
+
+    Parameters
+    ----------
+    groups : DataFrame
+        Label columns only, one row per group.
+    column : str
+    """
+    others = [str(name) for name in groups.columns if name != column]
+    fixed = [column, *(name for name in others if name == "dataset")]
+    free = [name for name in others if name not in fixed]
+    parts = groups.groupby(fixed)
+    varies = {name: int(parts[name].nunique().max()) > 1 for name in free}
+    return tuple(name for name in others if name == "dataset" or varies[name])
 
 
 def _row(study: GroupStudy) -> dict[str, Any]:
