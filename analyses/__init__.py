@@ -6,7 +6,27 @@ from importlib import import_module
 from typing import Any
 
 # Public name -> module that defines it, imported when first asked for.
-_EXPORTS: dict[str, str] = {}
+_EXPORTS: dict[str, str] = {
+    "Audit": "analyses.audit",
+    "Cells": "analyses.cells",
+    "Comparison": "analyses.comparison",
+    "DStudy": "analyses.gstudy",
+    "GStudy": "analyses.gstudy",
+    "ProxyStudy": "analyses.proxies",
+    "audit_groups": "analyses.audit",
+    "cells_from_metrics": "analyses.cells",
+    "cells_from_summary": "analyses.cells",
+    "compare_groups": "analyses.comparison",
+    "d_study": "analyses.gstudy",
+    "format_dispersion": "analyses.cells",
+    "g_study": "analyses.gstudy",
+    "g_study_of_tally": "analyses.gstudy",
+    "points_from_studies": "analyses.proxies",
+    "points_from_summary": "analyses.proxies",
+    "study_proxies": "analyses.proxies",
+    "summarise_axis": "analyses.cells",
+    "variance_shares": "analyses.cells",
+}
 
 __all__ = [*_EXPORTS]
 
