@@ -6,6 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples on every machine, and no limit on time: several test processes share the cores.
+settings.register_profile("rankgap", deadline=None, derandomize=True, max_examples=60, database=None)
+# For hunting: pytest --hypothesis-profile=hunt
+settings.register_profile("hunt", deadline=None, max_examples=1000)
+settings.load_profile("rankgap")
 
 
 @pytest.fixture(scope="session")
