@@ -18,6 +18,7 @@ from scipy.sparse import csgraph
 from scipy.special import gammaincc
 
 from rank.dense import (
+    DeferredCovariance,
     DeferredLogLikelihoods,
     RowSums,
     certified,
@@ -109,7 +110,7 @@ class BradleyTerryFit:
     std_errors: FloatArray | None
     std_errors_kind: str
     std_errors_note: str
-    covariance: FloatArray | None = field(repr=False)
+    _covariance: FloatArray | DeferredCovariance | None = field(repr=False)
     _log_likelihood: Any = field(repr=False)
     _deferred: DeferredLogLikelihoods | None = field(repr=False)
     order_effect: Any
@@ -136,11 +137,21 @@ class BradleyTerryFit:
     tol: float
 
     @cached_property
+    def covariance(self) -> FloatArray | None:
+        """Covariance of the centred strengths, (n, n), for a single fit of at most 500 items; else None."""
+        if isinstance(self._covariance, DeferredCovariance):
+            return self._covariance.compute()
+        return self._covariance
+
+    @cached_property
     def log_likelihood(self) -> Any:
         """Log-likelihood of the verdicts; worked out on first use for a batch on a common design."""
-        if self._deferred is None:
+        if self._deferred is None or not np.any(np.isnan(self._log_likelihood)):
             return self._log_likelihood
-        late = self._deferred.compute().reshape(self._log_likelihood.shape)
+        late = self._deferred.compute()
+        if np.ndim(self._log_likelihood) == 0:
+            return float(late[0])
+        late = late.reshape(self._log_likelihood.shape)
         return np.where(np.isnan(self._log_likelihood), late, self._log_likelihood)
 
 
@@ -371,7 +382,7 @@ class _OneFit:
 
     strengths: FloatArray
     std_errors: FloatArray | None
-    covariance: FloatArray | None
+    covariance: FloatArray | DeferredCovariance | None
     log_likelihood: float
     order: FloatArray
     order_std_errors: FloatArray
@@ -551,8 +562,11 @@ def _fit_densely(
     fitted = fit_scores(scores, totals, precision, options.tol)
     done = fitted.done & connected
     if not precision and not options.alpha:
-        positive = np.where(totals > 0, totals, np.inf)
-        done &= certified(fitted, positive.min(axis=(-2, -1)))
+        if totals.ndim == 2:
+            smallest = totals[totals > 0].min()
+        else:
+            smallest = np.where(totals > 0, totals, np.inf).min(axis=(-2, -1))
+        done &= certified(fitted, smallest)
     if not np.any(done):
         return nothing, None
     real_scores, real_totals = scores, totals
@@ -561,7 +575,7 @@ def _fit_densely(
         real_totals = totals - 2 * options.alpha * compared
         real_scores = scores - options.alpha * compared.sum(axis=-1)
     deferred = None
-    if n_fits > 1 and totals.ndim == 2:
+    if totals.ndim == 2:
         values = np.full(n_fits, np.nan)
         deferred = DeferredLogLikelihoods(fitted.strengths, real_scores, real_totals)
     else:
@@ -572,9 +586,9 @@ def _fit_densely(
         std_errors = covariance = None
         if options.std_errors == "observed":
             own = totals if totals.ndim == 2 else totals[b]
-            std_errors, covariance = std_errors_of(fitted.strengths[b], own, precision)
-            if n_fits > 1 or n_items > _COVARIANCE_ITEMS:
-                covariance = None
+            std_errors = std_errors_of(fitted.strengths[b], own, precision)
+            if n_fits == 1 and n_items <= _COVARIANCE_ITEMS:
+                covariance = DeferredCovariance(fitted.strengths[b], own, precision)
         nothing[b] = _OneFit(
             strengths=fitted.strengths[b],
             std_errors=std_errors,
@@ -1075,7 +1089,7 @@ def _assemble(
         std_errors=std_errors,
         std_errors_kind=options.std_errors,
         std_errors_note=note,
-        covariance=None if batch else fits[0].covariance,
+        _covariance=None if batch else fits[0].covariance,
         _log_likelihood=each([fit.log_likelihood for fit in fits]),
         _deferred=deferred,
         order_effect=order,

@@ -14,6 +14,7 @@ is left to the general method.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from scipy import linalg
 
 __all__ = [
+    "DeferredCovariance",
     "DeferredLogLikelihoods",
     "DenseFits",
     "RowSums",
@@ -40,6 +42,9 @@ _EVALUATE_AT_ONCE = 2.5e6  # bytes of one block of e_i + e_j
 _RANGE = 30.0
 _ROUNDS = 16
 _MEMORY = 3
+_FITS_TOGETHER = 128
+_MOST_THREADS = 4
+_THREADS_FROM_ITEMS = 64
 # The gradient after a step this small is about 1e-5 off, still above the noise of single precision.
 _SINGLE_UNTIL = 1e-4
 
@@ -64,18 +69,21 @@ class RowSums:
         self.n_fits = n_fits
 
     @cached_property
+    def _sorted(self) -> bool:
+        return bool(np.all(self.items[1:] >= self.items[:-1]))
+
+    @cached_property
     def _grouped(self) -> tuple[IntArray | None, IntArray, IntArray]:
         """Order that groups rows by item (None if they are), first row of each group, item of each group."""
-        items = self.items
-        order = None if np.all(items[1:] >= items[:-1]) else np.argsort(items, kind="stable")
-        ordered = items if order is None else items[order]
+        order = None if self._sorted else np.argsort(self.items, kind="stable")
+        ordered = self.items if order is None else self.items[order]
         starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
         return order, starts, ordered[starts]
 
     def __call__(self, values: npt.NDArray[Any]) -> FloatArray:
         """Sums (fits, n) of values (fits, M)."""
         sums = np.zeros((values.shape[0], self.n_items))
-        if self.n_fits <= 4:  # not worth sorting the rows for
+        if self.n_fits <= 4 and not self._sorted:  # not worth sorting the rows for
             for row, one in zip(sums, values, strict=True):
                 row[:] = np.bincount(self.items, weights=one, minlength=self.n_items)
             return sums
@@ -145,21 +153,34 @@ class _PairSums:
             sums[:, b:] += np.matmul(self.ones[: b - a], block[:, :, b - a :])
 
 
-def _information(
-    e: npt.NDArray[np.floating], totals: npt.NDArray[np.floating], precision: float
-) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
-    """Expected scores, and the information, made regular on the constants when there is no prior."""
-    denominator = np.add.outer(e, e)
-    matrix = totals / denominator
-    expected = e * matrix.sum(axis=1)
-    matrix /= denominator
-    matrix *= e[:, None]
-    matrix *= e
-    degree = matrix.sum(axis=1)
-    n = e.size
-    np.subtract(e.dtype.type(0.0 if precision else degree.mean() / n), matrix, out=matrix)
-    matrix.ravel()[:: n + 1] += degree + e.dtype.type(precision)
-    return expected, matrix
+class _Information:
+    """Information of one fit, built in reused memory: fresh pages cost as much as the arithmetic."""
+
+    def __init__(self, totals: FloatArray, precision: float, dtype: type) -> None:
+        n = totals.shape[-1]
+        self.totals: npt.NDArray[Any] = totals.astype(dtype, copy=False)
+        self.precision = dtype(precision)
+        self.denominator: npt.NDArray[Any] = np.empty((n, n), dtype=dtype)
+        self.matrix: npt.NDArray[Any] = np.empty((n, n), dtype=dtype)
+
+    def expected(self, e: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Expected scores at e = exp(strengths)."""
+        np.add(e[:, None], e, out=self.denominator)
+        np.divide(self.totals, self.denominator, out=self.matrix)
+        return np.asarray(e * self.matrix.sum(axis=1))
+
+    def both(self, e: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Expected scores, and the information, made regular on the constants when there is no prior."""
+        expected = self.expected(e)
+        matrix = self.matrix
+        matrix /= self.denominator
+        matrix *= e[:, None]
+        matrix *= e
+        degree = matrix.sum(axis=1)
+        regular = 0 * self.precision if self.precision else degree.mean() / e.size
+        np.subtract(regular, matrix, out=matrix)
+        matrix.ravel()[:: e.size + 1] += degree + self.precision
+        return expected, matrix
 
 
 def _centred(strengths: FloatArray) -> FloatArray:
@@ -193,7 +214,7 @@ def _fit_single(scores: FloatArray, totals: FloatArray, precision: float, tol: f
     converges; the last gradients, which decide where it converges to, are in double.
     """
     point = _first_guess(scores, totals)
-    totals_single = totals.astype(np.float32)
+    single = _Information(totals, precision, np.float32)
     size = np.inf
     factor = None
     iteration = 0
@@ -201,7 +222,7 @@ def _fit_single(scores: FloatArray, totals: FloatArray, precision: float, tol: f
         iteration += 1
         if iteration > 12 or not np.abs(point).max() < _RANGE / 2:
             return None
-        expected, information = _information(np.exp(point).astype(np.float32), totals_single, precision)
+        expected, information = single.both(np.exp(point).astype(np.float32))
         gradient = scores - expected - precision * point
         # Symmetric, so the transposed view is the same matrix in the order LAPACK wants: no copy.
         factor, info = linalg.lapack.spotrf(information.T, lower=1, clean=0, overwrite_a=1)
@@ -212,13 +233,10 @@ def _fit_single(scores: FloatArray, totals: FloatArray, precision: float, tol: f
         if not size < 5.0:
             return None
         point = _centred(point + step)
+    double = _Information(totals, precision, np.float64)
     for _ in range(12):
         iteration += 1
-        e = np.exp(point)
-        denominator = np.add.outer(e, e)
-        gradient = (
-            scores - e * np.divide(totals, denominator, out=denominator).sum(axis=1) - precision * point
-        )
+        gradient = scores - double.expected(np.exp(point)) - precision * point
         largest = float(np.abs(gradient).max())
         # Scaled to 1: small gradients would be subnormal in single precision.
         step, _ = linalg.lapack.spotrs(factor, (gradient / max(largest, 1e-300)).astype(np.float32), lower=1)
@@ -226,8 +244,8 @@ def _fit_single(scores: FloatArray, totals: FloatArray, precision: float, tol: f
         if not size < 1e-2:
             return None
         point = _centred(point + largest * step.astype(np.float64))
-        rate = min(1.0, size / max(previous, 1e-300))  # an exact first guess leaves 0
-        if (rate < 0.1 and 10 * rate * size <= tol) or (size <= tol / 4 and rate < 1.0):
+        rate = min(1.0, size / max(previous, 1e-300))
+        if (rate < 0.1 and 10 * rate * size <= tol) or size <= tol / 4:
             return _Single(point, largest, rate * size, iteration)
     return None
 
@@ -280,26 +298,33 @@ def fit_scores(scores: FloatArray, totals: FloatArray, precision: float, tol: fl
     centre = _fit_single(mean_scores, mean_totals, precision, 1e-6)
     if centre is None:
         return result
-    _, information = _information(np.exp(centre.point), mean_totals, precision)
+    _, information = _Information(mean_totals, precision, np.float64).both(np.exp(centre.point))
     inverse = np.asarray(np.linalg.inv(information), dtype=np.float64)
-    # A first-order step in the log odds of the shares of wins: nearly linear in the strengths, unlike the shares.
+    # A first-order step in the log odds of the shares of wins: nearly linear in the strengths, unlike the
+    # shares.
     share = scores[active] / (played if played.ndim == 1 else played[active])
     mean_played = mean_totals.sum(axis=-1)
     mean_share = mean_scores / mean_played
     change = _log_odds(share) - _log_odds(mean_share)
     change *= mean_played * mean_share * (1 - mean_share)
     point = _centred(centre.point + change @ inverse)
-    _iterate(
-        result,
-        active,
-        point,
-        scores,
-        totals,
-        precision,
-        tol,
-        inverse,
-        np.diag(information).astype(np.float64),
-    )
+    diagonal = np.diag(information).astype(np.float64)
+
+    def run(low: int) -> None:
+        block = slice(low, low + _FITS_TOGETHER)
+        _iterate(result, active[block], point[block], scores, totals, precision, tol, inverse, diagonal)
+
+    # Blocks have the same size whatever the number of threads, so that the results have the same digits.
+    starts = range(0, active.size, _FITS_TOGETHER)
+    workers = min(len(starts), _MOST_THREADS, os.cpu_count() or 1)
+    if workers > 1 and n >= _THREADS_FROM_ITEMS:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(run, starts))
+    else:
+        for low in starts:
+            run(low)
     return result
 
 
@@ -413,7 +438,7 @@ def certified(fits: DenseFits, smallest_total: FloatArray | float) -> BoolArray:
 
 @dataclass(frozen=True)
 class DeferredLogLikelihoods:
-    """Log-likelihoods of a batch, computed when asked for: the logarithms cost as much as a third of the fits."""
+    """Log-likelihoods, computed when asked for: the logarithms cost as much as a third of the fits."""
 
     strengths: FloatArray
     scores: FloatArray
@@ -433,7 +458,7 @@ def log_likelihoods(strengths: FloatArray, scores: FloatArray, totals: FloatArra
     for low in range(0, strengths.shape[0], at_once):
         here = slice(low, low + at_once)
         part = e[here]
-        for a, b in _blocks(n):
+        for a, b in _blocks(n) if strengths.shape[0] > 1 else [(0, n)]:
             block = part[:, a:b, None] + part[:, None, a:]
             if uniform:
                 # Products of eight before each logarithm: strengths within +-15 keep them far from overflow.
@@ -456,21 +481,31 @@ def log_likelihoods(strengths: FloatArray, scores: FloatArray, totals: FloatArra
     return value
 
 
-def std_errors_of(
-    strengths: FloatArray, totals: FloatArray, precision: float
-) -> tuple[FloatArray, FloatArray]:
-    """Standard errors of the centred strengths of one fit, and their covariance."""
-    _, matrix = _information(np.exp(strengths), totals, precision)
+@dataclass(frozen=True)
+class DeferredCovariance:
+    """Covariance of the centred strengths of one fit, computed when asked for."""
+
+    strengths: FloatArray
+    totals: FloatArray
+    precision: float
+
+    def compute(self) -> FloatArray:
+        _, matrix = _Information(self.totals, self.precision, np.float64).both(np.exp(self.strengths))
+        inverse = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+        covariance = _centred(_centred(inverse).T)
+        return np.asarray(covariance + covariance.T) / 2
+
+
+def std_errors_of(strengths: FloatArray, totals: FloatArray, precision: float) -> FloatArray:
+    """Standard errors of the centred strengths of one fit; NaN if the information is singular to rounding."""
     n = strengths.size
-    factor, info = linalg.lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    _, matrix = _Information(totals, precision, np.float64).both(np.exp(strengths))
+    # On the constants the matrix is a multiple of one: the prior's precision, or the mean degree put there.
+    on_constants = float(matrix.sum()) / n
+    factor, info = linalg.lapack.dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
     if info == 0:
-        inverse, info = linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
+        inverse, info = linalg.lapack.dtrtri(factor, lower=1, overwrite_c=1)
     if info != 0:
-        return np.full(n, np.nan), np.full((n, n), np.nan)
-    covariance = np.tril(inverse)
-    covariance += np.tril(inverse, -1).T
-    means = covariance.mean(axis=0)
-    covariance -= means[:, None]
-    covariance -= means[None, :]
-    covariance += means.mean()
-    return np.sqrt(np.diag(covariance)), covariance
+        return np.full(n, np.nan)
+    variances = np.einsum("ki,ki->i", inverse, inverse) - 1.0 / (n * on_constants)
+    return np.sqrt(variances)

@@ -563,6 +563,14 @@ def test_seven_to_three_is_exact_or_a_convergence_error(method, max_iter):
             assert fit.strengths[0] - fit.strengths[1] == pytest.approx(np.log(7 / 3), abs=1e-8)
 
 
+@pytest.mark.parametrize("fits", [1, 3])
+def test_perfect_balance_is_exactly_zero(fits):
+    i, j = all_pairs(5)
+    fit = fit_bradley_terry(i, j, np.tile([2, 2, 1], (fits, i.size, 1)))
+    np.testing.assert_array_equal(fit.strengths, 0.0)
+    assert np.all(fit.converged)
+
+
 def test_one_pair_of_two_items_has_everything():
     fit = fit_bradley_terry([1], [0], [[3, 7, 0]])
     assert fit.strengths[0] - fit.strengths[1] == pytest.approx(np.log(7 / 3), abs=1e-9)
