@@ -485,15 +485,16 @@ def recover_ranking(
     tau_interval = percentile_interval(tau_samples, tau[0], level=confidence, bounds=(-1.0, 1.0))
     items_interval = percentile_interval(over_items, rho[0], level=confidence, bounds=(-1.0, 1.0))
     n_undefined = int(np.isnan(rho_samples).sum())
-    reason = "the judge ranks all items equally" if np.isnan(rho[0]) else ""
     if problem.n_clusters == 1:
-        no_interval = Interval(rho[0], np.array(nan), np.array(nan), confidence)
-        interval, tau_interval = no_interval, no_interval
-        reason = reason or (
-            f"a single {'context' if tally.has_context else 'pair'}: rho has no interval over resampled clusters"
-        )
-    if known.sum() == 2:
+        interval = tau_interval = Interval(rho[0], np.array(nan), np.array(nan), confidence)
+    reason = ""
+    if np.isnan(rho[0]):
+        reason = "the judge ranks all items equally"
+    elif known.sum() == 2:
         reason = "with two items rho can only be -1 or 1"
+    elif problem.n_clusters == 1:
+        what = "context" if tally.has_context else "pair"
+        reason = f"a single {what}: rho has no interval over resampled clusters"
     elif n_undefined > n_resamples / 2:
         reason = f"{n_undefined} of {n_resamples} resamples have no finite ranking, so rho has no interval"
     return replace(
