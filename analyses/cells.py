@@ -46,7 +46,8 @@ class Cells:
     unit : {"percent", "fraction"}
         Unit of the input.
     rounding : float
-        By how much the input values may be off (shares): half a unit of their last digit.
+        By how much the input values may be off (shares): half a unit of their last digit, at
+        most half a percent.
     """
 
     table: pd.DataFrame
@@ -126,7 +127,8 @@ def cells_from_summary(
     row_names = [" / ".join(map(str, row)) for row in frame[labels].to_numpy()] if labels else None
     unit = _find_unit(values, decimals, row_names) if units == "auto" else units
     scale = 100.0 if unit == "percent" else 1.0
-    rounding = 0.5 * 10.0 ** -float(decimals.max()) / scale
+    # At least whole percents: 0.40 is often written as 0.4.
+    rounding = min(0.5 * 10.0 ** -float(decimals.max()) / scale, 0.005)
     # Rounding of 89.3 to a share must not make a longer decimal than 0.893.
     shares = np.round(values / scale, 15)
     rates = rates_from_summary(shares[0], shares[1], shares[2], rounding=rounding, labels=row_names)
