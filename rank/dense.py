@@ -42,6 +42,7 @@ _EVALUATE_AT_ONCE = 2.5e6  # bytes of one block of e_i + e_j
 _RANGE = 30.0
 _ROUNDS = 16
 _MEMORY = 3
+_BLAS_SERIAL = 260_000  # multiplications up to which OpenBLAS keeps a product on one thread
 _FITS_TOGETHER = 128
 _MOST_THREADS = 4
 _THREADS_FROM_ITEMS = 64
@@ -110,7 +111,6 @@ class _PairSums:
         self.totals: list[npt.NDArray[Any]] = [
             np.ascontiguousarray(totals[..., a:b, a:], dtype=dtype) for a, b in self.blocks
         ]
-        self.ones: npt.NDArray[Any] = np.ones(self.n, dtype=dtype)
         size = max(1, int(_EVALUATE_AT_ONCE / (np.dtype(dtype).itemsize * self.n * self.n)))
         self.at_once = size
         # Reused: fresh memory of this size would cost more in page faults than the arithmetic.
@@ -148,9 +148,23 @@ class _PairSums:
         return sums, second
 
     def _add(self, sums: npt.NDArray[np.floating], block: npt.NDArray[np.floating], a: int, b: int) -> None:
-        sums[:, a:b] += block @ self.ones[a:]
+        # Plain sums: a BLAS product of this size would wake its threads for a few microseconds of work.
+        sums[:, a:b] += block.sum(axis=2)
         if b < self.n:
-            sums[:, b:] += np.matmul(self.ones[: b - a], block[:, :, b - a :])
+            sums[:, b:] += block[:, :, b - a :].sum(axis=1)
+
+
+def _times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
+    """rows @ matrix in pieces that OpenBLAS does not split over threads, which would compete with ours."""
+    n = matrix.shape[0]
+    height = _BLAS_SERIAL // (n * n)
+    if height < 2:
+        return np.asarray(rows @ matrix)
+    whole = rows.shape[0] // height * height
+    product = np.empty_like(rows)
+    np.matmul(rows[:whole].reshape(-1, height, n), matrix, out=product[:whole].reshape(-1, height, n))
+    product[whole:] = rows[whole:] @ matrix
+    return product
 
 
 class _Information:
@@ -367,7 +381,7 @@ def _iterate(
         if second is not None:
             own = e * sums - e * e * second + precision
             scale = np.sqrt(diagonal / np.maximum(own, 1e-3 * diagonal))
-        step = scale * ((scale * gradient) @ inverse)
+        step = scale * _times(scale * gradient, inverse)
         if not precision:
             step = _centred(step)
         size = np.abs(step).max(axis=1)
