@@ -24,6 +24,7 @@ from rank.dense import (
     certified,
     fit_scores,
     log_likelihoods,
+    run_in_threads,
     std_errors_of,
 )
 from rank.exceptions import ConvergenceError, InputError, NoMaximumError
@@ -525,32 +526,37 @@ def _fit_densely(
         return nothing, None
     by_left, by_right = RowSums(left, n_items, n_fits), RowSums(right, n_items, n_fits)
     scores = np.empty((n_fits, n_items))
-    shared: npt.NDArray[Any] | None = None
-    per_fit: list[FloatArray] = []
+    first_row = sum(_summed_outcomes(flat[:1]), start=np.zeros((1, n_rows)))[0]
+    differs: list[int] = []
     at_once = max(1, int(1e6 / (flat[0].nbytes + 1)))  # a piece stays in the cache for all its passes
+    together = at_once * max(1, 32 // at_once)
+
+    def score(start: int) -> None:
+        for low in range(start, min(start + together, n_fits), at_once):
+            part = flat[low : min(low + at_once, start + together)]
+            _check_counts(part)
+            wins_i, wins_j, ties = _summed_outcomes(part)
+            total = wins_i + wins_j
+            if np.any(ties):
+                total += ties
+                half = 0.5 * ties
+                wins_i, wins_j = wins_i + half, wins_j + half
+            scores[low : low + part.shape[0]] = by_left(wins_i) + by_right(wins_j)
+            if not np.all(total == first_row):
+                differs.append(low)
+
+    run_in_threads(score, range(0, n_fits, together), n_items)
     pair_map = _PairMap(left, right, n_items)
-    for low in range(0, n_fits, at_once):
-        part = flat[low : low + at_once]
-        _check_counts(part)
-        wins_i, wins_j, ties = _summed_outcomes(part)
-        total = wins_i + wins_j
-        if np.any(ties):
-            total += ties
-            half = 0.5 * ties
-            wins_i, wins_j = wins_i + half, wins_j + half
-        scores[low : low + at_once] = by_left(wins_i)
-        scores[low : low + at_once] += by_right(wins_j)
-        if low == 0:
-            shared = total[0].copy()
-        if shared is not None and not np.all(total == shared):
-            # Not the same number of verdicts per pair in every fit: each one needs a matrix of its own.
-            if n_fits * n_items * n_items > _DENSE_CELLS:
-                return nothing, None
-            per_fit = [pair_map.many(np.broadcast_to(shared, (low, n_rows)))] if low else []
-            shared = None
-        if shared is None:
-            per_fit.append(pair_map.many(total))
-    totals = pair_map.one(shared) if shared is not None else np.concatenate(per_fit)
+    if not differs:
+        totals = pair_map.one(first_row)
+    elif n_fits * n_items * n_items > _DENSE_CELLS:
+        return nothing, None
+    else:
+        # Not the same number of verdicts per pair in every fit: each one needs a matrix of its own.
+        totals = np.empty((n_fits, n_items, n_items))
+        for low in range(0, n_fits, at_once):
+            part = flat[low : low + at_once]
+            totals[low : low + at_once] = pair_map.many(sum(_summed_outcomes(part), start=np.zeros(1)))
     if options.alpha > 0:
         compared = totals > 0
         totals = totals + 2 * options.alpha * compared

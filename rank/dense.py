@@ -15,6 +15,7 @@ is left to the general method.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,6 +32,7 @@ __all__ = [
     "certified",
     "fit_scores",
     "log_likelihoods",
+    "run_in_threads",
     "std_errors_of",
 ]
 
@@ -329,17 +331,21 @@ def fit_scores(scores: FloatArray, totals: FloatArray, precision: float, tol: fl
         _iterate(result, active[block], point[block], scores, totals, precision, tol, inverse, diagonal)
 
     # Blocks have the same size whatever the number of threads, so that the results have the same digits.
-    starts = range(0, active.size, _FITS_TOGETHER)
-    workers = min(len(starts), _MOST_THREADS, os.cpu_count() or 1)
-    if workers > 1 and n >= _THREADS_FROM_ITEMS:
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(run, starts))
-    else:
-        for low in starts:
-            run(low)
+    run_in_threads(run, range(0, active.size, _FITS_TOGETHER), n)
     return result
+
+
+def run_in_threads(task: Callable[[int], None], starts: Sequence[int], n_items: int) -> None:
+    """Call the task on every start, on a few threads when the arrays are large enough to gain from them."""
+    workers = min(len(starts), _MOST_THREADS, os.cpu_count() or 1)
+    if workers < 2 or n_items < _THREADS_FROM_ITEMS:
+        for start in starts:
+            task(start)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(task, starts))
 
 
 def _iterate(
