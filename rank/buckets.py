@@ -175,7 +175,11 @@ def bucket_gaps(
         place = np.full(len(size) + 1, -1)
         place[keep] = np.arange(len(keep))
         bucket = place[bucket]
-        distinct = distinct[keep[:-1]]
+        # Between two kept buckets any of the edges would do; close keeps the first edge, far the last.
+        chosen = keep[:-1].copy()
+        if len(keep) > 2:
+            chosen[-1] = len(distinct) - 1
+        distinct = distinct[chosen]
         size = size[keep]
     n = len(size)
     names = ("close", *(str(k) for k in range(2, n)), "far")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rank.bradley_terry import fit_bradley_terry
-from rank.exceptions import InputError
+from rank.exceptions import InputError, NoMaximumError
 from rank.gold import Gold, check_gold
 from rank.recovery import (
     Recovery,
@@ -130,10 +130,9 @@ def test_rho_equals_scipy_on_the_strengths_of_the_general_fit(
     np.add.at(counts, place, valid.counts[..., :3].sum(axis=1))
     try:
         fit = fit_bradley_terry(pooled.item_i, pooled.item_j, counts, alpha=0.5, std_errors="none")
-    except InputError as error:
+    except NoMaximumError:  # islands: nothing connects them, whatever alpha
         assert math.isnan(r.spearman)
         assert r.reason
-        assert "components" in str(error) or "connect" in str(error)
         return
     strengths = np.round(fit.strengths[known], 6)
     if np.ptp(strengths) == 0:
@@ -265,7 +264,7 @@ def test_no_ranking_comes_with_the_sentence_of_the_fit() -> None:
 
 
 def test_a_single_context_has_no_interval_over_contexts() -> None:
-    frame = rows_of("a>b, b>c, a>c, c<a, b<a", context="only")
+    frame = rows_of("a>b, b>c, a>c, c<a, b<a, c<b", context="only")
     r = recover_ranking(tally_of(frame), gold_of(a=3, b=2, c=1), n_resamples=50, rng=1)
     assert r.spearman == 1
     assert np.isnan([r.spearman_low, r.kendall_high]).all()
