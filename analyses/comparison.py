@@ -183,7 +183,7 @@ def compare_groups(
         interval = percentile_interval(drawn, difference, level=level, bounds=(-1.0, 1.0))
         bounds = float(interval.low), float(interval.high)
         if bounds[0] == bounds[1] and (low != high)[[cell_a, cell_b]].any():
-            # Both sit on a bound and never move: square-and-add of their Wilson intervals (Newcombe 1998).
+            # No resample differs, which is no proof: square-and-add of the two intervals (Newcombe 1998).
             spread = np.stack([values - low, high - values])
             down = np.hypot(spread[0, cell_a], spread[1, cell_b])
             up = np.hypot(spread[1, cell_a], spread[0, cell_b])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyses.cells import (
@@ -210,6 +210,7 @@ def random_cells(draw: st.DrawFn) -> Cells:
     return cells_from_summary(frame, units="fraction")
 
 
+@settings(max_examples=30)
 @given(random_cells(), st.randoms(use_true_random=False))
 def test_shares_sum_to_one_and_row_order_changes_nothing(cells: Cells, random) -> None:  # type: ignore[no-untyped-def]
     factors = [name for name in ("judge", "format", "dataset") if cells.table[name].nunique() > 1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyses.proxies import (
@@ -120,6 +120,7 @@ def test_within_corpus_correlation_ignores_shifts_between_corpora() -> None:
     assert one["within_spearman"] == pytest.approx(np.mean(inside), abs=1e-12)
 
 
+@settings(max_examples=10)
 @given(st.permutations(range(12)), st.booleans())
 def test_row_order_names_and_other_proxies_change_no_number(order: list[int], rename: bool) -> None:
     rng = np.random.default_rng(0)
@@ -144,6 +145,7 @@ def test_row_order_names_and_other_proxies_change_no_number(order: list[int], re
     assert (alone["p_value"], alone["within_p_value"]) == (both["p_value"], both["within_p_value"])
 
 
+@settings(max_examples=25)
 @given(st.lists(st.floats(0.0001, 1), min_size=1, max_size=8))
 def test_holm_is_monotone_at_least_p_and_equals_the_definition(p: list[float]) -> None:
     adjusted = holm(p)
