@@ -61,6 +61,14 @@ class Audit:
     trustworthy: str
     n_labels: int
 
+    @property
+    def has_orders(self) -> bool:
+        """Whether some stratum has two groups with an accuracy, so that there is an order."""
+        known = self.rows[self.rows["accuracy"].notna()]
+        if not self.strata:
+            return len(known) > 1
+        return bool((known.groupby(list(self.strata)).size() > 1).any())
+
 
 def audit_groups(studies: Sequence[GroupStudy], *, sort: str | None = None) -> Audit:
     """Put measured groups side by side and find the judges whose order changes between A, T and rho.
@@ -84,8 +92,8 @@ def audit_groups(studies: Sequence[GroupStudy], *, sort: str | None = None) -> A
     Notes
     -----
     Judges are ranked among the groups that share the dataset and every other label that varies within a judge
-    (a format that only one judge was asked in belongs to that judge). Without a judge column all groups are
-    ranked together. A pair is reordered when one of the two is strictly better under one
+    (a format that only one judge was asked in belongs to that judge). Where there is a single judge, or no
+    judge column, whole groups are ranked inside their dataset. A pair is reordered when one of the two is strictly better under one
     of A, T, rho and strictly worse under another one. These are orders of point estimates; whether a
     difference exceeds noise is the question of `analyses.comparison`.
     """
@@ -96,8 +104,11 @@ def audit_groups(studies: Sequence[GroupStudy], *, sort: str | None = None) -> A
     # One basis for all: a bound of one judge is not compared with the T of another one.
     bound_only = rows["trustworthy_rate"].isna() & rows["trustworthy_rate_upper"].notna()
     trustworthy = "trustworthy_rate_upper" if bound_only.any() else "trustworthy_rate"
-    compared = "judge" if "judge" in labels else "group"
-    strata = strata_columns(rows[labels]) if compared == "judge" else ()
+    compared = "judge" if "judge" in labels and rows["judge"].nunique() > 1 else "group"
+    if compared == "judge":
+        strata = strata_columns(rows[labels])
+    else:
+        strata = ("dataset",) if "dataset" in labels else ()
     names = rows["judge"] if compared == "judge" else pd.Series([study.name for study in studies])
     stratum = rows[list(strata)].apply(tuple, axis=1) if strata else pd.Series([()] * len(rows))
     orders = {"accuracy": "A", trustworthy: "T", "spearman": "rho"}

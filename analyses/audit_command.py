@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from difficulty.__main__ import add_study_arguments, study_options
+from difficulty.__main__ import add_study_arguments, describe, study_options
 from rank.command import (
     Column,
     Section,
@@ -76,7 +76,7 @@ def audit_command(argv: Sequence[str]) -> None:
         Report(
             title=f"Audit of {tally.n_groups:,} group(s): {', '.join(args.verdicts)}",
             sections=tuple(audit_sections(audit, studies)),
-            sentences=tuple(audit_sentences(audit)),
+            sentences=tuple(audit_sentences(audit) if len(studies) > 1 else [describe(studies[0])]),
             data={"rows": audit.rows, "reorderings": audit.reorderings, "notes": notes},
             notes=tuple(notes),
             flat=audit.rows,
@@ -146,6 +146,8 @@ def audit_sections(audit: Audit, studies: Sequence[GroupStudy]) -> list[Section]
             Column("accuracy_far", "A far", "share", 2),
         ]
         pairs.append(Column("share_of_wrong_far", "errors on far", "share", 2))
+    if known("q_hat"):
+        pairs.append(interval("q_hat", "q of errors", "difference"))
     if known("cyclic_share"):
         pairs += [Column(f"{name}_share", name, "share") for name in ("cyclic", "mixed", "inequality")]
     pair_notes = [
@@ -154,16 +156,21 @@ def audit_sections(audit: Audit, studies: Sequence[GroupStudy]) -> list[Section]
     ]
     if known("share_of_wrong_far"):
         pair_notes.append("errors on far: share of all wrong decisive verdicts that fall on far pairs")
+    if known("q_hat"):
+        pair_notes.append(
+            "q of errors: placement of wrong decisive verdicts, -1 on the closest pairs, 0 anywhere, 1 on the farthest"
+        )
     missing = {f"{name}_share": "no complete triad" for name in ("cyclic", "mixed", "inequality")}
     missing |= {
         name.name: "no such pairs in this group"
         for name in pairs
         if "close" in name.name or "far" in name.name
     }
+    missing["q_hat"] = "no wrong decisive verdict, or no gaps"
     missing["swap_consistency"] = UNDEFINED_REASONS["swap_consistency"]
     sections.append(Section("Close and far pairs, triads", rows, tuple(pairs), tuple(pair_notes), missing))
 
-    if len(rows) > 1 and known("accuracy"):
+    if audit.has_orders:
         sections += _order_sections(audit, keys, rows)
     return sections
 
@@ -230,7 +237,7 @@ def audit_sentences(audit: Audit) -> list[str]:
             + (f", {unknown} unknown (repeats or both orders are missing)" if unknown else "")
             + "."
         )
-    if len(rows) < 2 or rows["accuracy"].isna().all():
+    if not audit.has_orders:
         return sentences
     t = "T" if audit.trustworthy == "trustworthy_rate" else "the upper bound of T"
     what = "judges" if audit.compared == "judge" else "groups"
