@@ -217,8 +217,9 @@ def summed_outcomes(
     counts: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
     """Wins of i, wins of j and ties (fits, M) of counts (fits, M, orders, outcomes), both orders together."""
-    if counts.dtype.kind == "u":
-        counts = counts.astype(np.int64)
+    if counts.dtype != np.int64:
+        # Sums of small integers would overflow, of single-precision weights lose digits.
+        counts = counts.astype(np.int64 if counts.dtype.kind == "i" else np.float64, copy=False)
     parts = [counts[:, :, order] for order in range(counts.shape[2])]
     wins_i, wins_j, ties = (
         sum((part[..., k] for part in parts[1:]), start=parts[0][..., k]) for k in range(3)

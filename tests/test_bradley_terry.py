@@ -16,7 +16,7 @@ from scipy import optimize
 from scipy.sparse.csgraph import connected_components
 
 from rank.bradley_terry import cross_check, fit_bradley_terry, rank_by_score, score_items
-from rank.dense import fit_scores
+from rank.dense import _PairSums, _SmoothSums, certified, fit_scores
 from rank.exceptions import ConvergenceError, InputError, NoMaximumError
 
 METHODS = ("newton", "mm", "newman")
@@ -135,6 +135,43 @@ def test_dense_kernels_equal_choix_and_the_general_method_on_a_round_robin_of_80
         np.testing.assert_allclose(alone.covariance, general.covariance, atol=1e-12)
         assert batch.log_likelihood[b] == pytest.approx(general.log_likelihood, rel=1e-12)
         assert alone.log_likelihood == pytest.approx(general.log_likelihood, rel=1e-12)
+
+
+@pytest.mark.parametrize("width", [0.5, 3.0, 8.0])
+def test_chebyshev_sums_equal_sums_over_all_pairs(width):
+    rng = np.random.default_rng(4)
+    n = 150
+    point = rng.uniform(-width, width, (3, n))
+    p = 1 / (1 + np.exp(point[:, None, :] - point[:, :, None]))
+    expected, diagonal = 2 * (p.sum(axis=2) - 0.5), 2 * ((p * (1 - p)).sum(axis=2) - 0.25)
+    rows = np.arange(3)
+    for sums in (_SmoothSums(2.0, n), _PairSums(2.0 * (1 - np.eye(n)))):
+        for single, atol in ((False, 1e-10), (True, 2e-3)):
+            got, own = sums(point, rows, single, True)
+            np.testing.assert_allclose(got, expected, atol=atol)
+            np.testing.assert_allclose(own, diagonal, atol=20 * atol)
+
+
+def test_batch_of_a_round_robin_of_200_items_equals_the_general_method():
+    rng = np.random.default_rng(5)
+    i, j = all_pairs(200)
+    theta = rng.normal(size=200)
+    won = rng.random((130, i.size)) < 1 / (1 + np.exp(theta[j] - theta[i]))
+    counts = np.stack([won, ~won, np.zeros_like(won)], axis=-1).astype(np.int8)
+    batch = fit_bradley_terry(i, j, counts, std_errors="none")
+    again = fit_bradley_terry(i, j, counts, std_errors="none")
+    np.testing.assert_array_equal(batch.strengths, again.strengths)
+    for b in (0, 77, 129):
+        one = fit_bradley_terry(i, j, counts[b], start=np.zeros(200), std_errors="none")
+        np.testing.assert_allclose(batch.strengths[b], one.strengths, atol=2e-10)
+        assert batch.log_likelihood[b] == pytest.approx(one.log_likelihood, rel=1e-12)
+    # Unequal numbers of verdicts, in common and per fit.
+    weights = rng.integers(1, 4, (3, i.size, 1))
+    for table in (counts[:3] * weights[0], counts[:3] * weights):
+        batch = fit_bradley_terry(i, j, table, std_errors="none")
+        one = fit_bradley_terry(i, j, table[2], start=np.zeros(200), std_errors="none")
+        np.testing.assert_allclose(batch.strengths[2], one.strengths, atol=2e-10)
+        assert batch.log_likelihood[2] == pytest.approx(one.log_likelihood, rel=1e-12)
 
 
 @pytest.mark.parametrize("ties", ["half", "davidson"])
@@ -482,6 +519,17 @@ def test_five_outcomes_inconsistent_is_a_tie_and_invalid_is_nothing():
         np.testing.assert_allclose(a.strengths, b.strengths, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint64, np.float32, np.float64])
+def test_number_types_of_counts_do_not_matter(dtype):
+    i, j = all_pairs(4)
+    counts = np.random.default_rng(1).integers(60, 120, (2, i.size, 2, 3))
+    fit = fit_bradley_terry(i, j, counts.astype(dtype))
+    np.testing.assert_allclose(fit.strengths, fit_bradley_terry(i, j, counts).strengths, atol=1e-12)
+    np.testing.assert_array_equal(
+        score_items(i, j, counts.astype(dtype)), score_items(i, j, counts.astype(np.float64))
+    )
+
+
 def test_alpha_is_pseudo_wins_added_to_the_data():
     i, j, counts = random_table(np.random.default_rng(3))
     more = counts.astype(float)
@@ -751,8 +799,6 @@ def test_dense_kernels_refuse_what_they_cannot_prove():
     # Items 0 and 1 never lose to 2 and 3: no maximum, though every item wins and loses.
     totals = np.ones((4, 4)) - np.eye(4)
     fits = fit_scores(np.array([[2.5, 2.5, 0.5, 0.5]]), totals, 0.0, 1e-10)
-    from rank.dense import certified
-
     assert not certified(fits, 1.0)[0]
 
 
