@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from rank.command import add_output_arguments, build_parser, run
 
 if TYPE_CHECKING:
     from rank.command import Report
+    from simulate.judges import JudgeSettings
     from simulate.sweep import Sweep
 
 EXAMPLE = """
@@ -35,6 +36,9 @@ _JUDGE = (
     "judge",
     "k_close",
 )
+_NUMBER: dict[str, Any] = {"type": float, "metavar": "X"}
+_SHARE: dict[str, Any] = {"type": float, "metavar": "SHARE"}
+_WHOLE: dict[str, Any] = {"type": int, "metavar": "N"}
 _POPULATION = ("strengths", "spread", "df", "design", "n_pairs", "pairs_per_item", "human", "votes")
 
 
@@ -57,58 +61,22 @@ def _parser() -> argparse.ArgumentParser:
         "correlation with gold." + (f"\n\nother commands:{others}" if others else ""),
         example=EXAMPLE,
     )
-    number: dict[str, Any] = {"type": float, "metavar": "X"}
-    share: dict[str, Any] = {"type": float, "metavar": "SHARE"}
-    whole: dict[str, Any] = {"type": int, "metavar": "N"}
     parser.add_argument(
         "--q", type=float, nargs="+", metavar="Q", help="where errors fall, one row each (default: 0.5)"
     )
     parser.add_argument("--preset", choices=("figure1", "figure2"), help="settings of the published figures")
-    parser.add_argument("--reps", **whole, help="repetitions (default: 1)")
-    parser.add_argument("--jobs", default=1, **whole, help="processes (default: 1)")
+    parser.add_argument("--reps", **_WHOLE, help="repetitions (default: 1)")
+    parser.add_argument("--jobs", default=1, **_WHOLE, help="processes (default: 1)")
     parser.add_argument(
         "--gold", choices=("latent", "human"),
         help="what rho is measured against: strengths, or the ranking from the human votes (default: latent)",
     )  # fmt: skip
     parser.add_argument(
-        "--resamples", default=500, **whole, help="bootstrap resamples with one repetition (default: 500)"
+        "--resamples", default=500, **_WHOLE, help="bootstrap resamples with one repetition (default: 500)"
     )
 
-    people = parser.add_argument_group("items, pairs and people")
-    people.add_argument("--items", **whole, help="number of items (default: 200)")
-    people.add_argument(
-        "--strengths", choices=("normal", "uniform", "t", "clusters"),
-        help="distribution of the strengths, variance 1 (default: normal)",
-    )  # fmt: skip
-    people.add_argument("--spread", **number, help="factor on the strengths, which are in nats (default: 1)")
-    people.add_argument("--df", **number, help="degrees of freedom of t (default: 5)")
-    people.add_argument(
-        "--strengths-from", metavar="GOLD", help="take items and strengths from a file with item,score"
-    )
-    people.add_argument("--pairs-per-item", **whole, help="partners of every item (default: all)")
-    people.add_argument("--n-pairs", **whole, help="number of pairs drawn at random (default: all)")
-    people.add_argument(
-        "--design", choices=("all", "random", "regular"), help="default: follows from the two options above"
-    )
-    people.add_argument("--human", choices=("votes", "deterministic"), help="default: votes")
-    people.add_argument("--votes", **whole, help="human votes per pair (default: 1)")
-
-    judge = parser.add_argument_group("judge")
-    judge.add_argument("--agreement", **share, help="accuracy A against the human winner (default: 0.6)")
-    judge.add_argument("--flip-rate", **share, help="phi, pairs answered by slot (default: 0.2)")
-    judge.add_argument("--flip-q", **number, help="where flips fall, -1 to 1 (default: -0.5)")
-    judge.add_argument("--primacy", **share, help="flips that go to the first slot (default: 0.8)")
-    judge.add_argument("--repeatability", **share, help="C, unanimous conditions (default: 0.95)")
-    judge.add_argument("--noise-q", **number, help="where the others fall, -1 to 1 (default: -0.5)")
-    judge.add_argument("--runs", **whole, help="calls per pair and order (default: 5)")
-    judge.add_argument(
-        "--scheme", choices=("weight", "spread", "mixture"), help="how q places errors (default: weight)"
-    )
-    judge.add_argument("--k-close", **number, help="steepness of scheme spread, per nat (default: 3)")
-    judge.add_argument(
-        "--judge", choices=("errors", "blind-zone"),
-        help="placed pairs are wrong, or twice as many are coin flips (default: errors)",
-    )  # fmt: skip
+    add_people_arguments(parser)
+    add_judge_arguments(parser)
 
     files = parser.add_argument_group("files")
     files.add_argument("--plot", metavar="PATH", help="draw rho and T against q")
@@ -121,22 +89,74 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def add_people_arguments(
+    parser: argparse.ArgumentParser, *, design: bool = True, human: str = "votes"
+) -> None:
+    """Add the options of `simulate.population.draw_population`.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+    design : bool
+        Whether there are options for the pairs that are compared.
+    human : str
+        What the help names as the default of ``--human``.
+    """
+    people = parser.add_argument_group("items, pairs and people" if design else "items and people")
+    people.add_argument("--items", **_WHOLE, help="number of items (default: 200)")
+    people.add_argument(
+        "--strengths", choices=("normal", "uniform", "t", "clusters"),
+        help="distribution of the strengths, variance 1 (default: normal)",
+    )  # fmt: skip
+    people.add_argument("--spread", **_NUMBER, help="factor on the strengths, which are in nats (default: 1)")
+    people.add_argument("--df", **_NUMBER, help="degrees of freedom of t (default: 5)")
+    people.add_argument(
+        "--strengths-from", metavar="GOLD", help="take items and strengths from a file with item,score"
+    )
+    if design:
+        people.add_argument("--pairs-per-item", **_WHOLE, help="partners of every item (default: all)")
+        people.add_argument("--n-pairs", **_WHOLE, help="number of pairs drawn at random (default: all)")
+        people.add_argument(
+            "--design",
+            choices=("all", "random", "regular"),
+            help="default: follows from the two options above",
+        )
+    people.add_argument("--human", choices=("votes", "deterministic"), help=f"default: {human}")
+    people.add_argument("--votes", **_WHOLE, help="human votes per pair (default: 1)")
+
+
+def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `simulate.judges.JudgeSettings`."""
+    judge = parser.add_argument_group("judge")
+    judge.add_argument("--agreement", **_SHARE, help="accuracy A against the human winner (default: 0.6)")
+    judge.add_argument("--flip-rate", **_SHARE, help="phi, pairs answered by slot (default: 0.2)")
+    judge.add_argument("--flip-q", **_NUMBER, help="where flips fall, -1 to 1 (default: -0.5)")
+    judge.add_argument("--primacy", **_SHARE, help="flips that go to the first slot (default: 0.8)")
+    judge.add_argument("--repeatability", **_SHARE, help="C, unanimous conditions (default: 0.95)")
+    judge.add_argument("--noise-q", **_NUMBER, help="where the others fall, -1 to 1 (default: -0.5)")
+    judge.add_argument("--runs", **_WHOLE, help="calls per pair and order (default: 5)")
+    judge.add_argument(
+        "--scheme", choices=("weight", "spread", "mixture"), help="how q places errors (default: weight)"
+    )
+    judge.add_argument("--k-close", **_NUMBER, help="steepness of scheme spread, per nat (default: 3)")
+    judge.add_argument(
+        "--judge", choices=("errors", "blind-zone"),
+        help="placed pairs are wrong, or twice as many are coin flips (default: errors)",
+    )  # fmt: skip
+
+
 def _simulate(argv: list[str]) -> None:
     args = _parser().parse_args(argv)
 
     from functools import partial
 
     from rank.command import emit, progress
-    from simulate.judges import JudgeSettings
     from simulate.sweep import DEFAULT_Q, PRESETS, sweep
 
     preset = PRESETS[args.preset] if args.preset else {}
-    people, notes = _people(args, preset.get("population", {}))
-    asked = {**preset.get("judge", {}), **_given(args, _JUDGE)}
-    if asked.get("runs", 5) < 3 and "repeatability" not in asked:
-        asked["repeatability"] = 1.0
-        notes.append("with fewer than 3 runs no run can be outvoted: repeatability is 1")
-    judge = JudgeSettings(**asked)
+    people, notes = people_options(args, preset.get("population", {}))
+    judge, more = judge_settings(args, preset.get("judge", {}))
+    notes += more
     if args.seed is None:
         import secrets
 
@@ -163,16 +183,30 @@ def _simulate(argv: list[str]) -> None:
 
 
 def _given(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
-    return {name: value for name in names if (value := getattr(args, name)) is not None}
+    return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 
 
-def _people(args: argparse.Namespace, preset: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the keyword arguments of `draw_population`, and notes."""
+def judge_settings(args: argparse.Namespace, start: Mapping[str, Any]) -> tuple[JudgeSettings, list[str]]:
+    """Return what the arguments of `add_judge_arguments` ask on top of other settings, and notes."""
+    from simulate.judges import JudgeSettings
+
+    asked, notes = {**start, **_given(args, _JUDGE)}, []
+    if asked.get("runs", 5) < 3 and "repeatability" not in _given(args, _JUDGE):
+        if asked.get("repeatability") != 1.0:
+            notes.append("with fewer than 3 runs no run can be outvoted: repeatability is 1")
+        asked["repeatability"] = 1.0
+    return JudgeSettings(**asked), notes
+
+
+def people_options(args: argparse.Namespace, start: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the keyword arguments of `draw_population` that the arguments ask on top of others, and notes."""
     given = _given(args, _POPULATION)
-    people: dict[str, Any] = dict(preset)
+    people: dict[str, Any] = dict(start)
     if {"design", "n_pairs", "pairs_per_item"} & set(given):
-        # One word about the design replaces the design of the preset.
+        # One word about the design replaces the one to start from.
         people = {name: value for name, value in people.items() if name not in ("design", "n_pairs")}
+    if "strengths" in given:
+        people = {name: value for name, value in people.items() if name not in ("theta", "item_names")}
     people.update(given)
     if args.items is not None:
         people["n_items"] = args.items
