@@ -216,7 +216,7 @@ def _sections(studies: list[GroupStudy]) -> list[Section]:
     if parts:
         frame = pd.concat(parts, ignore_index=True)
         frame["gap"] = [
-            f"{low:.3g} – {high:.3g}" for low, high in zip(frame["gap_low"], frame["gap_high"], strict=True)
+            f"{low:.3g}–{high:.3g}" for low, high in zip(frame["gap_low"], frame["gap_high"], strict=True)
         ]
         bucket_columns = [
             *keys,
