@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,14 +93,12 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     ...     read_table(file).to_dict("list")
     {'item': ['07', 'NA'], 'score': ['1.5', '']}
     """
-    name = _display_name(path)
+    name = display_name(path)
     data = _unpack(_read_bytes(path, name), name)
     if data.startswith(b"PAR1"):
         return _parse_parquet(data, name)
-    for magic, what in _FOREIGN.items():
-        if data.startswith(magic):
-            raise InputError(f"{name}: this is {what}; needed is {_FORMATS}")
-    data = _to_utf8(data, name)
+    refuse_foreign(data, name)
+    data = to_utf8(data, name)
     start = data[:4096].lstrip()[:1] or data.lstrip()[:1]
     if not start:
         raise InputError(f"{name}: the file is empty; needed is a table with a header line ({_FORMATS})")
@@ -137,7 +135,7 @@ def read_verdicts(
     if not files:
         raise InputError("no verdict file was given; name at least one")
     frames = [read_table(file) for file in files]
-    names = [_display_name(file) for file in files]
+    names = [display_name(file) for file in files]
     first = frames[0].columns
     for name, frame in zip(names[1:], frames[1:], strict=True):
         missing = [column for column in first if column not in frame.columns]
@@ -150,7 +148,7 @@ def read_verdicts(
                 "the same columns"
             )
     frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-    with _naming(", ".join(names)):
+    with naming(", ".join(names)):
         return check_verdicts(frame, **options)
 
 
@@ -176,19 +174,20 @@ def read_gold(path: str | os.PathLike[str], **options: Any) -> Gold:
     from rank.gold import check_gold
 
     frame = read_table(path)
-    with _naming(_display_name(path)):
+    with naming(display_name(path)):
         return check_gold(frame, **options)
 
 
 @contextlib.contextmanager
-def _naming(name: str) -> Iterator[None]:
+def naming(name: str) -> Iterator[None]:
+    """Put the name of a file in front of errors."""
     try:
         yield
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
 
 
-def _display_name(path: str | os.PathLike[str]) -> str:
+def display_name(path: str | os.PathLike[str]) -> str:
     return "standard input" if os.fspath(path) == "-" else os.fspath(path)
 
 
@@ -217,6 +216,13 @@ def _read_bytes(path: str | os.PathLike[str], name: str) -> bytes:
         raise InputError(f"{name}: cannot be read ({reason})") from None
 
 
+def refuse_foreign(data: bytes, name: str) -> None:
+    """Raise when the first bytes are those of another kind of file."""
+    for magic, what in _FOREIGN.items():
+        if data.startswith(magic):
+            raise InputError(f"{name}: this is {what}; needed is {_FORMATS}")
+
+
 def _unpack(data: bytes, name: str) -> bytes:
     if not data.startswith(b"\x1f\x8b"):
         return data
@@ -238,7 +244,7 @@ _MARKS = (
 )
 
 
-def _to_utf8(data: bytes, name: str) -> bytes:
+def to_utf8(data: bytes, name: str) -> bytes:
     """Text as UTF-8 without a byte-order mark."""
     encoding = next((encoding for mark, encoding in _MARKS if data.startswith(mark)), "utf-8")
     try:
@@ -270,7 +276,7 @@ def _control_codes(data: bytes) -> int:
     return sum(byte < 32 and byte not in b"\t\n\r\f" for byte in data)
 
 
-def _check_columns(columns: Sequence[str], name: str) -> None:
+def check_names(columns: Sequence[str], name: str) -> None:
     for position, column in enumerate(columns, start=1):
         if not column:
             hint = " (pandas writes its index that way: use index=False)" if position == 1 else ""
@@ -291,12 +297,12 @@ def _parse_delimited(data: bytes, name: str) -> pd.DataFrame:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    header, length = _first_record(data)
-    separator = _separator(header, name)
+    header, length = first_record(data)
+    separator = find_separator(header, name)
     # Names are trimmed, cells are not: `a, b` is a habit in headers, and the gate reports ids that differ in
     # blanks.
-    columns = [column.strip() for column in _split(header, separator)]
-    _check_columns(columns, name)
+    columns = [column.strip() for column in split_header(header, separator)]
+    check_names(columns, name)
     if not data[length:].strip(b"\r\n"):
         return pd.DataFrame({column: pd.Series([], dtype="str") for column in columns})
 
@@ -317,14 +323,14 @@ def _parse_delimited(data: bytes, name: str) -> pd.DataFrame:
             break
         except pa.ArrowInvalid as error:
             if "straddling" not in str(error):
-                _explain_records(data, separator, len(columns), name)
-                raise InputError(f"{name}: the rows cannot be read ({_one_line(error)})") from None
+                explain_records(_lines_of(data), separator, len(columns), name)
+                raise InputError(f"{name}: the rows cannot be read ({one_line(error)})") from None
     else:
         raise InputError(f"{name}: a row is larger than 2 GB, or a quotation mark is never closed")
     # A quotation mark that is never closed swallows rows without an error. Where no cell spans lines, none
     # was.
     if b'"' in data and table.num_rows != _count_lines(data, length):
-        _explain_records(data, separator, len(columns), name)
+        explain_records(_lines_of(data), separator, len(columns), name)
     return _text_frame(table)
 
 
@@ -333,8 +339,8 @@ def _text_frame(table: pyarrow.Table) -> pd.DataFrame:
     return frame
 
 
-def _first_record(data: bytes) -> tuple[str, int]:
-    """The header's text and its length in bytes, blank lines before it included."""
+def first_record(data: bytes) -> tuple[str, int]:
+    """Return the header's text and its length in bytes, blank lines before it included."""
     end = 0
     quoted = False
     record = b""
@@ -358,13 +364,13 @@ def _first_record(data: bytes) -> tuple[str, int]:
     return record.decode("utf-8").strip("\r\n"), end
 
 
-def _split(header: str, separator: str) -> list[str]:
+def split_header(header: str, separator: str) -> list[str]:
     with _unlimited_fields():
         return next(csv.reader(io.StringIO(header, newline=""), delimiter=separator), [])
 
 
-def _separator(header: str, name: str) -> str:
-    found = [separator for separator in _SEPARATORS if len(_split(header, separator)) > 1]
+def find_separator(header: str, name: str) -> str:
+    found = [separator for separator in _SEPARATORS if len(split_header(header, separator)) > 1]
     if len(found) > 1:
         kinds = " and ".join(_SEPARATORS[separator] for separator in found)
         raise InputError(
@@ -386,11 +392,13 @@ def _count_lines(data: bytes, start: int) -> int:
     return lines
 
 
-def _explain_records(data: bytes, separator: str, n_columns: int, name: str) -> None:
-    """Raise for the first row with broken quotes or a wrong number of fields, if there is one."""
-    text = data.decode("utf-8")
+def explain_records(text: Iterable[str], separator: str, n_columns: int, name: str) -> None:
+    """Raise for the first row with broken quotes or a wrong number of fields, if there is one.
+
+    `text` gives the lines of the file, header included, with their line ends.
+    """
     with _unlimited_fields():
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        reader = csv.reader(text, delimiter=separator, strict=True)
         line = 1
         while True:
             try:
@@ -413,6 +421,10 @@ def _explain_records(data: bytes, separator: str, n_columns: int, name: str) -> 
             line = reader.line_num + 1
 
 
+def _lines_of(data: bytes) -> io.StringIO:
+    return io.StringIO(data.decode("utf-8"), newline="")
+
+
 @contextlib.contextmanager
 def _unlimited_fields() -> Iterator[None]:
     # The csv module's limit is global; model answers are often longer than its 128 KB.
@@ -423,7 +435,7 @@ def _unlimited_fields() -> Iterator[None]:
         csv.field_size_limit(limit)
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text if len(text) <= 200 else text[:197] + "..."
 
@@ -449,15 +461,15 @@ def _parse_json(data: bytes, name: str) -> pd.DataFrame:
             raise InputError(
                 f"{name}: line {line} goes on after the end of the JSON list; one list or one object per line"
             )
-        return _records_frame(*_json_lines(text, name), name)
+        return records_frame(*json_lines(text.split("\n"), name), name)
     if isinstance(document, dict):
         keys = [key for key in _LIST_KEYS if isinstance(document.get(key), list)]
         if len(keys) > 1:
             raise InputError(f"{name}: the JSON object holds the lists {_quoted(keys)}; keep one of them")
         if not keys:
-            return _records_frame([document], [1], name)
+            return records_frame([document], [1], name)
         document = document[keys[0]]
-    return _records_frame(document, None, name)
+    return records_frame(document, None, name)
 
 
 class _BadRecordError(Exception):
@@ -494,10 +506,11 @@ def _json_error(error: json.JSONDecodeError, name: str, lines_before: int) -> In
     )
 
 
-def _json_lines(text: str, name: str) -> tuple[list[Any], list[int]]:
+def json_lines(text: Iterable[str], name: str, *, start: int = 1) -> tuple[list[Any], list[int]]:
+    """Return the records of lines of JSON, and the number of the line of each; the first line is `start`."""
     records = []
     lines = []
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(text, start):
         line = line.strip()
         if not line:
             continue
@@ -512,7 +525,7 @@ def _json_lines(text: str, name: str) -> tuple[list[Any], list[int]]:
     return records, lines
 
 
-def _records_frame(records: list[Any], lines: list[int] | None, name: str) -> pd.DataFrame:
+def records_frame(records: list[Any], lines: list[int] | None, name: str) -> pd.DataFrame:
     def place(number: int) -> str:
         return f"line {lines[number]}" if lines else f"record {number + 1}"
 
@@ -543,7 +556,7 @@ def _records_frame(records: list[Any], lines: list[int] | None, name: str) -> pd
             values = [_json_text(value) for value in values]
         cells[column] = values
     trimmed = [column.strip() for column in columns]
-    _check_columns(trimmed, name)
+    check_names(trimmed, name)
     frame = pd.DataFrame({column: pd.Series(values, dtype="str") for column, values in cells.items()})
     frame.columns = pd.Index(trimmed)
     return frame
@@ -593,23 +606,23 @@ def _parse_parquet(data: bytes, name: str) -> pd.DataFrame:
         table = parquet.ParquetFile(pa.BufferReader(data)).read()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
-            f"{name}: the Parquet data cannot be read ({_one_line(error)}); write the file again"
+            f"{name}: the Parquet data cannot be read ({one_line(error)}); write the file again"
         ) from None
-    table = table.select([i for i, column in enumerate(table.column_names) if not _is_pandas_index(column)])
+    table = table.select([i for i, column in enumerate(table.column_names) if not is_pandas_index(column)])
     columns = [column.strip() for column in table.column_names]
     if not columns:
         raise InputError(f"{name}: the Parquet file has no columns")
-    _check_columns(columns, name)
-    arrays = [_text_column(table.column(i), column, name) for i, column in enumerate(columns)]
+    check_names(columns, name)
+    arrays = [text_column(table.column(i), column, name) for i, column in enumerate(columns)]
     return _text_frame(pa.table(dict(zip(columns, arrays, strict=True))))
 
 
-def _is_pandas_index(column: str) -> bool:
+def is_pandas_index(column: str) -> bool:
     return column.startswith("__index_level_") and column.endswith("__")
 
 
-def _text_column(array: pyarrow.ChunkedArray, column: str, name: str) -> pyarrow.ChunkedArray:
-    """The column as text, or as a dictionary of text where it was one; nulls become the empty string."""
+def text_column(array: pyarrow.ChunkedArray, column: str, name: str) -> pyarrow.ChunkedArray:
+    """Return the column as text, or as a dictionary of text where it was one; nulls become the empty string."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -620,7 +633,7 @@ def _text_column(array: pyarrow.ChunkedArray, column: str, name: str) -> pyarrow
             "drop the column"
         )
     if pa.types.is_dictionary(kind):
-        values = _text_column(array.cast(kind.value_type), column, name)
+        values = text_column(array.cast(kind.value_type), column, name)
         return compute.dictionary_encode(values)
     if pa.types.is_floating(kind):
         array = _whole_numbers(array, column, name)

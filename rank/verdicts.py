@@ -279,7 +279,7 @@ def gate_rows(
     run, _ = label_codes(frame, ["run"] if "run" in frame.columns else [])
     table = VerdictTable(
         groups=groups,
-        contexts=contexts[CONTEXT_COLUMNS],
+        contexts=contexts[CONTEXT_COLUMNS].astype(object),
         items=items,
         group=group,
         context=context,
@@ -438,6 +438,11 @@ def _plain(label: str) -> str:
     return " ".join(label.split()).casefold()
 
 
+def needs_layout(label: str) -> bool:
+    """Whether what a label means depends on the layout: all but ties, empty and inconsistent ones."""
+    return _meaning(label) < 0
+
+
 def _meaning(label: str) -> int:
     """Return the code of a label that means the same in every layout, else -1."""
     text = _plain(label)
@@ -501,7 +506,7 @@ def _from_labels(
 
 def _mapping_note(column: str, labels: list[str], layout: str) -> list[str]:
     """Say which labels were read as which slot, unless they are the plain words."""
-    mapped = [label for label in labels if _meaning(label) < 0]
+    mapped = list(filter(needs_layout, labels))
     if layout == "items" or not mapped:
         return []
     if layout == "slots" and {"first", "second"} >= set(mapped):
@@ -514,7 +519,7 @@ def _mapping_note(column: str, labels: list[str], layout: str) -> list[str]:
 def guess_layout(name: str, labels: Mapping[str, int], items: np.ndarray) -> str:
     """Return the one layout that explains the labels (with how often each occurs), or refuse."""
     known_items = set(items)
-    stated = {label for label in labels if _meaning(label) < 0}
+    stated = set(filter(needs_layout, labels))
     if not stated:
         return "slots" if name == "verdict" else "items"
     plain = {_plain(label) for label in stated}
