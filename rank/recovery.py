@@ -270,22 +270,43 @@ class Recovery:
     samples: np.ndarray
 
 
+_REFINEMENTS = 3
+
+
 def cluster_keys(tally: Tally, gold: Gold | None) -> np.ndarray:
-    """Return a content key per pair row, equal under renaming of items and swapping of slots, shape (P,)."""
+    """Return a content key per pair row, equal under renaming of items and swapping of slots, shape (P,).
+
+    Items start as what they are (gold, wins, number of verdicts) and are refined a few times by what their
+    opponents are, so that equal keys mean pairs that are exchangeable, but for freaks of symmetry.
+
+    References
+    ----------
+    Weisfeiler & Leman 1968 (colour refinement).
+    """
     wins = half_wins(tally.counts)
     n = len(tally.items)
     total = np.bincount(tally.item_i, wins[:, 0], n) + np.bincount(tally.item_j, wins[:, 1], n)
     games = np.bincount(tally.item_i, wins.sum(axis=1), n) + np.bincount(tally.item_j, wins.sum(axis=1), n)
     score = gold.item_scores(tally) if gold is not None and gold.kind == "items" else np.zeros(n)
-    score = np.where(np.isnan(score), -1e9, score)
-    sides = [
-        np.stack([score[item], total[item], games[item], wins[:, side]], axis=1)
-        for side, item in enumerate((tally.item_i, tally.item_j))
-    ]
-    # Symmetric in the two items: sum and product of the two sides' hashes.
-    a, b = (content_hash(np.clip(side, -1e11, 1e11)) for side in sides)
-    with np.errstate(over="ignore"):
-        return (a + b) ^ (a * b)
+    score = np.clip(np.where(np.isnan(score), -1e9, score), -1e11, 1e11)
+    colour = content_hash(np.stack([score, total, games], axis=1)).view(np.uint64)
+    result_i, result_j = (content_hash(wins[:, side]).view(np.uint64) for side in ([0, 1], [1, 0]))
+    for _ in range(_REFINEMENTS):
+        seen = colour.copy()
+        np.add.at(seen, tally.item_i, _scrambled(colour[tally.item_j] + result_i))
+        np.add.at(seen, tally.item_j, _scrambled(colour[tally.item_i] + result_j))
+        colour = _scrambled(seen)
+    # Symmetric in the two items: sum and product of the two sides.
+    a = _scrambled(colour[tally.item_i] + result_i)
+    b = _scrambled(colour[tally.item_j] + result_j)
+    return ((a + b) ^ (a * b)).view(np.int64)
+
+
+def _scrambled(values: np.ndarray) -> np.ndarray:
+    """Scramble unsigned 64-bit integers one to one (the finaliser of splitmix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 def resample_clusters(cluster_key: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
