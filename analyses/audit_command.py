@@ -11,6 +11,7 @@ from rank.command import (
     Section,
     add_output_arguments,
     add_verdict_arguments,
+    batch_options,
     build_parser,
     reading_options,
 )
@@ -49,10 +50,10 @@ def audit_command(argv: Sequence[str]) -> None:
     from analyses.audit import audit_groups
     from difficulty.study import study_groups
     from rank.command import Report, emit, progress
-    from rank.readers import read_gold, read_verdicts
-    from rank.tally import tally_verdicts
+    from rank.readers import read_gold
+    from rank.streaming import read_tally
 
-    tally = tally_verdicts(read_verdicts(args.verdicts, **reading_options(args)))
+    tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
     gold = read_gold(args.gold) if args.gold else None
     studies = list(
         progress(

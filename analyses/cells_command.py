@@ -10,6 +10,7 @@ from rank.command import (
     Section,
     add_output_arguments,
     add_verdict_arguments,
+    batch_options,
     build_parser,
     reading_options,
 )
@@ -114,7 +115,7 @@ def cells_command(argv: Sequence[str]) -> None:
     from rank.readers import read_gold
 
     modes = {"high_repeatability": args.high_repeatability, "low_flip_rate": args.low_flip_rate}
-    found = read_verdicts_or_summary(args.verdicts, SUMMARY_COLUMNS, **reading_options(args))
+    found = read_verdicts_or_summary(args.verdicts, SUMMARY_COLUMNS, **reading_options(args), **batch_options(args))
     notes: list[str] = []
     if isinstance(found, pd.DataFrame):
         if args.gold or args.by:

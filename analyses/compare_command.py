@@ -10,6 +10,7 @@ from rank.command import (
     Section,
     add_output_arguments,
     add_verdict_arguments,
+    batch_options,
     build_parser,
     reading_options,
 )
@@ -90,11 +91,11 @@ def compare_command(argv: Sequence[str]) -> None:
 
     from analyses.comparison import adjust_p_values, compare_groups, pairs_to_compare
     from rank.command import Report, emit, progress
-    from rank.readers import read_gold, read_verdicts
+    from rank.readers import read_gold
     from rank.resample import seed_of
-    from rank.tally import tally_verdicts
+    from rank.streaming import read_tally
 
-    tally = tally_verdicts(read_verdicts(args.verdicts, **reading_options(args)))
+    tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
     gold = read_gold(args.gold) if args.gold else None
     notes = [*tally.notes, tally.count_note()]
     if gold is not None:

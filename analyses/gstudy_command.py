@@ -10,6 +10,7 @@ from rank.command import (
     Section,
     add_output_arguments,
     add_verdict_arguments,
+    batch_options,
     build_parser,
     reading_options,
 )
@@ -69,10 +70,9 @@ def gstudy_command(argv: Sequence[str]) -> None:
     from analyses.gstudy import d_study, g_study_of_tally
     from rank.command import Report, emit
     from rank.exceptions import InputError
-    from rank.readers import read_verdicts
-    from rank.tally import tally_verdicts
+    from rank.streaming import read_tally
 
-    tally = tally_verdicts(read_verdicts(args.verdicts, **reading_options(args)))
+    tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
     columns = [str(name) for name in tally.groups.columns]
     asked = any(argument == "--facets" or argument.startswith("--facets=") for argument in argv)
     for name in args.facets:

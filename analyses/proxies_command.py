@@ -11,6 +11,7 @@ from rank.command import (
     Section,
     add_output_arguments,
     add_verdict_arguments,
+    batch_options,
     build_parser,
     reading_options,
 )
@@ -65,7 +66,7 @@ def proxies_command(argv: Sequence[str]) -> None:
     from rank.resample import seed_of
 
     columns = [*PROXIES, "spearman"]
-    found = read_verdicts_or_summary(args.verdicts, columns, **reading_options(args))
+    found = read_verdicts_or_summary(args.verdicts, columns, **reading_options(args), **batch_options(args))
     seed = seed_of(args.seed)
     if isinstance(found, pd.DataFrame):
         if args.gold or args.by:

@@ -127,12 +127,11 @@ def _difficulty(argv: list[str]) -> None:
 
     from difficulty.decisions import decide_pairs, list_disputed
     from difficulty.study import study_groups
-    from rank.command import Report, emit, progress, reading_options, write_table
-    from rank.readers import read_gold, read_verdicts
-    from rank.tally import tally_verdicts
+    from rank.command import Report, batch_options, emit, progress, reading_options, write_table
+    from rank.readers import read_gold
+    from rank.streaming import read_tally
 
-    table = read_verdicts(args.verdicts, **reading_options(args))
-    tally = tally_verdicts(table)
+    tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
     gold = read_gold(args.gold) if args.gold else None
     studies = list(
         progress(

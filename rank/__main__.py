@@ -90,13 +90,12 @@ def _build_parser() -> argparse.ArgumentParser:
 def _rank(argv: list[str]) -> None:
     args = _build_parser().parse_args(argv)
 
-    from rank.command import Report, emit, reading_options
+    from rank.command import Report, batch_options, emit, reading_options
     from rank.ranking import RankingOptions, rank_groups
-    from rank.readers import read_gold, read_verdicts
-    from rank.tally import tally_verdicts
+    from rank.readers import read_gold
+    from rank.streaming import read_tally
 
-    table = read_verdicts(args.verdicts, **reading_options(args))
-    tally = tally_verdicts(table)
+    tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
     gold = read_gold(args.gold) if args.gold else None
     options = RankingOptions(
         method=args.method,

@@ -30,6 +30,7 @@ __all__ = [
     "Section",
     "add_output_arguments",
     "add_verdict_arguments",
+    "batch_options",
     "build_parser",
     "emit",
     "format_interval",
@@ -112,7 +113,7 @@ def add_verdict_arguments(
         nargs="+",
         metavar="TABLE" if summary else "VERDICTS",
         help="files with one row per judge call (CSV, TSV, JSON, JSON Lines or Parquet, plain or gzipped; "
-        "- is standard input); several files are read as one table"
+        "- is standard input) or folders of Parquet files; several are read as one table"
         + (f"; or one summary table with {summary}" if summary else ""),
     )
     if gold != "none":
@@ -150,6 +151,24 @@ def add_verdict_arguments(
         help="exclude invalid verdicts from every denominator, or treat invalid as an outcome of its own, where "
         "two invalid verdicts are equal (default: exclude)",
     )
+    large = parser.add_argument_group("large files")
+    large.add_argument(
+        "--batch-rows",
+        type=_positive,
+        metavar="N",
+        help="read in batches of N rows; results stay the same (default: batches for large files only)",
+    )
+    large.add_argument(
+        "--jobs", type=_positive, default=1, metavar="N", help="processes; results stay the same (default: 1)"
+    )
+    large.add_argument(
+        "--dask", metavar="ADDRESS", help="scheduler of a Dask cluster to use instead, as in tcp://host:8786"
+    )
+
+
+def batch_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the keyword arguments of `rank.streaming.read_tally` that say how, and not what, is read."""
+    return {"batch_rows": args.batch_rows, "n_jobs": args.jobs, "dask": args.dask}
 
 
 def reading_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -160,6 +179,16 @@ def reading_options(args: argparse.Namespace) -> dict[str, Any]:
         "drop_exact_copies": args.drop_exact_copies,
         "number_runs": args.number_runs,
     }
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 on is needed, not {text!r}")
+    return number
 
 
 def _seed(text: str) -> int:

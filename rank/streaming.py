@@ -43,7 +43,7 @@ from rank.verdicts import (
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["read_tally", "tally_files"]
+__all__ = ["is_large", "read_tally", "tally_files"]
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -107,15 +107,11 @@ def read_tally(
         The same either way.
     """
     files = _list_of(paths)
-    has_folder = any(os.path.isdir(file) for file in files)
-    if drop_exact_copies and has_folder:
+    if drop_exact_copies and any(map(os.path.isdir, files)):
         raise InputError("exact copies cannot be dropped from folders of Parquet files; name the files")
-    whole = not has_folder and (batch_rows is None or drop_exact_copies) and dask is None
-    if whole and not drop_exact_copies:
-        whole = not any(_is_large(file) for file in files)
-    if whole or drop_exact_copies or any(os.fspath(file) == "-" for file in files):
-        table = readers.read_verdicts(files, drop_exact_copies=drop_exact_copies, **options)
-        return tally_verdicts(table)
+    batches = batch_rows is not None or dask is not None or any(is_large(file) for file in files)
+    if drop_exact_copies or not batches:
+        return tally_verdicts(readers.read_verdicts(files, drop_exact_copies=drop_exact_copies, **options))
     return tally_files(files, batch_rows=batch_rows or BATCH_ROWS, n_jobs=n_jobs, dask=dask, **options)
 
 
@@ -226,7 +222,12 @@ def _list_of(paths: Paths) -> list[str | os.PathLike[str]]:
     return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
 
 
-def _is_large(path: str | os.PathLike[str]) -> bool:
+def is_large(path: str | os.PathLike[str]) -> bool:
+    """Whether `read_tally` reads a path in batches on its own: large files and all folders."""
+    if os.path.isdir(path):
+        return True
+    if not os.path.isfile(path):
+        return False
     try:
         with open(path, "rb") as stream:
             kind = "parquet" if stream.read(4) == b"PAR1" else "text"
