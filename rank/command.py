@@ -782,6 +782,8 @@ def _fitting_tables(section: Section, cells: _Cells, width: int, unicode: bool) 
 
     One row that is too wide is turned into a list of name and value.
     """
+    import textwrap
+
     from rich.cells import cell_len
 
     if not cells.headers:
@@ -810,6 +812,8 @@ def _fitting_tables(section: Section, cells: _Cells, width: int, unicode: bool) 
     for k in range(n_columns):
         words = max(map(cell_len, cells.headers[k].split()), default=1)
         widths[k] = max(words, *(cell_len(row[k]) for row in cells.rows), 1)
+    broken = ["\n".join(textwrap.wrap(header, widths[k])) for k, header in enumerate(cells.headers)]
+    cells = _Cells(broken, cells.numeric, cells.rows, cells.notes)
     keys = list(range(labels))
     # Label columns that leave no room are folded by the table itself.
     room = max(width - min(total(keys), width // 2), 1)
