@@ -1,10 +1,9 @@
 """Leverage: how much rho would change if the verdict on one pair were set right.
 
 Rankings are compared that may lie at the edge of what Bradley-Terry can fit: setting verdicts right soon leaves an item
-that never loses, and the strengths without a finite maximum. Their order is then still defined as the limit of ever
-smaller pseudo-wins: classes of items that beat each other are ordered by who beats whom between classes, and inside a
-class by the strengths fitted to the verdicts between its members. Where two classes are not comparable, there
-is no ranking.
+that never loses, and its strength without a finite maximum. Such a set of verdicts is ranked with `LIFELINE` pseudo-wins
+per compared ordered pair instead. Its order is then that of the limit of small pseudo-wins wherever the verdicts themselves
+order the items.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from rank.bradley_terry import fit_bradley_terry
 from rank.dense import certified, fit_scores
 from rank.exceptions import InputError
 from rank.gold import GOLD_I, GOLD_J, Gold
-from rank.recovery import _STRENGTH_DECIMALS, RecoveryProblem, is_balanced, midranks, rank_values, spearman
+from rank.recovery import _STRENGTH_DECIMALS, RecoveryProblem, is_balanced, rank_values, spearman
 from rank.tally import CONTEXT_COLUMNS, INVALID, Tally
 
 Floats = npt.NDArray[np.float64]
@@ -28,13 +26,19 @@ Floats = npt.NDArray[np.float64]
 _MOST_DENSE_ITEMS = 1500
 _CHUNK = 16_000_000  # numbers in one batch of fits
 
-UNRANKED = "an item is left without a verdict, or classes of items cannot be compared"
+#: Pseudo-wins per compared ordered pair where the strengths have no finite maximum.
+LIFELINE = 1e-4
+
+UNRANKED = "an item is left without a verdict, or no comparison connects some items"
+
+_MOST_BATCHED_ITEMS = 64
+_LONGEST_STEP = 2.0  # nats
 
 
-def rank_in_limit(
+def rank_always(
     item_i: np.ndarray, item_j: np.ndarray, wins: np.ndarray, n_items: int, *, alpha: float = 0.0
-) -> Floats:
-    """Return values that order the items as strengths do, in the limit of small pseudo-wins where none are finite.
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return values that order the items as strengths do, with pseudo-wins where the strengths are not finite.
 
     Parameters
     ----------
@@ -44,63 +48,99 @@ def rank_in_limit(
         Wins of i and of j, ties as half each.
     n_items : int
     alpha : float
-        Pseudo-wins per compared ordered pair.
+        Pseudo-wins per compared ordered pair of every fit.
 
     Returns
     -------
-    ndarray, shape (B, n_items)
-        A row is NaN where even the limit does not order the items: one was not compared, or classes cannot be
-        compared.
+    values : ndarray, shape (B, n_items)
+        Scores in a balanced round robin, else strengths. NaN rows where an item was not compared or items are not
+        connected.
+    penalised : ndarray of bool, shape (B,)
+        Ranked with `LIFELINE` pseudo-wins, because there is no finite maximum without.
 
     Examples
     --------
-    Item 0 beats everyone, so its strength has no maximum; 1 and 2 beat each other:
+    Item 0 beats everyone, so its strength has no maximum:
 
-    >>> rank_in_limit(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([[[3, 0], [1, 0], [2, 1]]]), 3)
-    array([[3., 2., 1.]])
+    >>> values, penalised = rank_always(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([[[3, 0], [1, 0], [2, 1]]]), 3)
+    >>> np.argsort(-values[0]).tolist(), penalised.tolist()
+    ([0, 1, 2], [True])
     """
     wins = np.asarray(wins, dtype=float)
-    values, defined = rank_values(item_i, item_j, wins, n_items, alpha=alpha)
-    missing = np.flatnonzero(~defined)
-    if len(missing):
+    if is_balanced(item_i, item_j, wins, n_items):
+        return rank_values(item_i, item_j, wins, n_items)[0], np.zeros(len(wins), dtype=bool)
+    if n_items > _MOST_BATCHED_ITEMS:
+        values, defined = rank_values(item_i, item_j, wins, n_items, alpha=alpha)
+        missing = np.flatnonzero(~defined)
         values = np.array(values)
-        step = max(1, _CHUNK // (4 * n_items * n_items))
-        for start in range(0, len(missing), step):
-            part = missing[start : start + step]
-            values[part] = _limit(item_i, item_j, wins[part], n_items)
-    return values
+        if len(missing):
+            values[missing] = rank_values(item_i, item_j, wins[missing], n_items, alpha=LIFELINE)[0]
+        return values, ~defined & ~np.isnan(values[:, 0])
+    values, penalised = np.full((len(wins), n_items), np.nan), np.zeros(len(wins), dtype=bool)
+    step = max(1, _CHUNK // (8 * n_items * n_items))
+    for start in range(0, len(wins), step):
+        part = slice(start, start + step)
+        values[part], penalised[part] = _rank_batch(item_i, item_j, wins[part], n_items, alpha)
+    return values, penalised
 
 
-def _limit(item_i: np.ndarray, item_j: np.ndarray, wins: np.ndarray, n: int) -> Floats:
-    reach = np.zeros((len(wins), n, n), dtype=bool)
-    reach[:, item_i, item_j] = wins[..., 0] > 0
-    reach[:, item_j, item_i] = wins[..., 1] > 0
-    reach[:, np.arange(n), np.arange(n)] = True
+def _rank_batch(
+    item_i: np.ndarray, item_j: np.ndarray, wins: Floats, n: int, alpha: float
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """`rank_always` for few items: one matrix of wins per fit."""
+    table = np.zeros((len(wins), n, n))
+    table[:, item_i, item_j], table[:, item_j, item_i] = wins[..., 0], wins[..., 1]
+    met = (table + table.transpose(0, 2, 1)) > 0
+    connected = _all_reach(met)
+    strong = _all_reach(table > 0)
+    penalised = connected & ~strong & (alpha == 0)
+    table += np.where(penalised, LIFELINE, alpha)[:, None, None] * met
+    values = np.full((len(wins), n), np.nan)
+    rows = np.flatnonzero(connected)
+    values[rows] = np.round(_newton(table[rows]), _STRENGTH_DECIMALS)
+    for row in rows[np.isnan(values[rows, 0])]:
+        extra = LIFELINE if penalised[row] else alpha
+        values[row] = rank_values(item_i, item_j, wins[row][None], n, alpha=extra)[0][0]
+    return values, penalised
+
+
+def _all_reach(links: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Whether every item reaches every other one along links (B, n, n), (B,)."""
+    n = links.shape[-1]
+    reach = links | np.eye(n, dtype=bool)
     for _ in range(max(1, int(np.ceil(np.log2(max(n, 2)))))):
         paths = reach.astype(np.float32)
         reach = (paths @ paths) > 0
-    back = reach.transpose(0, 2, 1)
-    ordered = np.asarray((reach | back).reshape(len(reach), -1).all(axis=1))
-    same: npt.NDArray[np.bool_] = np.logical_and(reach, back)
-    # Items that are reached, ties of a class included: higher classes reach more.
-    level = midranks(reach.sum(axis=2))
-    mixed = ordered & np.asarray((same.sum(axis=2) > 1).any(axis=1))
-    values = np.where(ordered[:, None], level, np.nan)
-    rows = np.flatnonzero(mixed)
-    if len(rows):
-        inside = same[rows][:, item_i, item_j]
-        counts = np.concatenate([wins[rows], np.zeros((len(rows), len(item_i), 1))], axis=-1)
-        fit = fit_bradley_terry(
-            item_i, item_j, counts * inside[..., None], n_items=n, std_errors="none", components="separate",
-            on_no_maximum="nan",
-        )  # fmt: skip
-        strength = np.nan_to_num(np.round(fit.strengths, _STRENGTH_DECIMALS))  # singletons are in no fit
-        first = reach[rows].sum(axis=2)
-        for row, a, b in zip(rows, first, strength, strict=True):
-            values[row] = midranks(
-                np.unique(np.stack([a, b], axis=1), axis=0, return_inverse=True)[1].ravel()
-            )
-    return values
+    return np.asarray(reach.reshape(len(links), -1).all(axis=1))
+
+
+def _newton(table: Floats) -> Floats:
+    """Strengths (B, n) of strongly connected tables of wins (B, n, n); NaN where 100 steps do not suffice."""
+    total = table + table.transpose(0, 2, 1)
+    score = table.sum(axis=2)
+    n_fits, n = score.shape
+    theta = np.log((score + 0.5) / (total.sum(axis=2) - score + 0.5))
+    theta -= theta.mean(axis=1, keepdims=True)
+    result = np.full((n_fits, n), np.nan)
+    rows = np.arange(n_fits)
+    each = np.arange(n)
+    for _ in range(100):
+        if not len(rows):
+            break
+        p = 1 / (1 + np.exp(theta[:, None, :] - theta[:, :, None]))
+        gradient = score - (total * p).sum(axis=2)
+        information = -total * p * (1 - p)
+        information[:, each, each] -= information.sum(axis=2)
+        # The free level of the strengths: any constant on the whole matrix fixes it.
+        information += np.maximum(information[:, each, each].mean(axis=1), 1e-12)[:, None, None] / n
+        step = np.linalg.solve(information, gradient[..., None])[..., 0]
+        size = np.abs(step).max(axis=1)
+        theta = theta + step * np.minimum(1.0, _LONGEST_STEP / np.maximum(size, 1e-300))[:, None]
+        theta -= theta.mean(axis=1, keepdims=True)
+        done = size < 1e-9
+        result[rows[done]] = theta[done]
+        rows, theta, total, score = rows[~done], theta[~done], total[~done], score[~done]
+    return result
 
 
 def set_right(wins: np.ndarray, winner: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -128,7 +168,7 @@ class ContextPairs:
         known = ~np.isnan(self.score)
         if known.sum() < 3 or np.ptp(self.score[known]) == 0:
             return np.full(len(wins), np.nan)
-        values = rank_in_limit(self.item_i, self.item_j, wins, len(self.score), alpha=alpha)
+        values = rank_always(self.item_i, self.item_j, wins, len(self.score), alpha=alpha)[0]
         return spearman(values[:, known], self.score[known])
 
 
@@ -300,7 +340,7 @@ def _leverage_pooled(
     p = problem.pooled
     known = ~np.isnan(problem.score)
     wins = problem.pooled_wins()
-    base = rank_in_limit(p.item_i, p.item_j, wins[None], p.n_items, alpha=problem.alpha)
+    base = rank_always(p.item_i, p.item_j, wins[None], p.n_items, alpha=problem.alpha)[0]
     rho = float(spearman(base[:, known], problem.score[known])[0])
     if not len(chosen):
         return rho, np.zeros(0)
@@ -351,7 +391,7 @@ def _move_wins(
         k = np.arange(len(part))
         batch[k, pair[part], to[part]] += amount[part]
         batch[k, pair[part], 1 - to[part]] -= amount[part]
-        values[part] = rank_in_limit(p.item_i, p.item_j, batch, n, alpha=problem.alpha)
+        values[part] = rank_always(p.item_i, p.item_j, batch, n, alpha=problem.alpha)[0]
     return values
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rank.exceptions import InputError
 from rank.gold import Gold
-from rank.leverage import leverage, rank_in_limit, set_right
+from rank.leverage import LIFELINE, leverage, rank_always, set_right
 from rank.readers import read_gold, read_verdicts
 from rank.recovery import RecoveryProblem, half_wins, rank_values, recover_ranking, spearman
 from rank.tally import Tally, tally_verdicts
@@ -34,9 +34,11 @@ def recompute(tally: Tally, gold: Gold, row: int, side: int) -> float:
     changed = Tally(**{**vars(tally), "counts": counts})
     problem = RecoveryProblem(changed, gold)
     p = problem.pooled
-    return float(
-        problem.correlate(rank_in_limit(p.item_i, p.item_j, problem.pooled_wins()[None], p.n_items))[0][0]
-    )
+    wins = problem.pooled_wins()[None]
+    values, defined = rank_values(p.item_i, p.item_j, wins, p.n_items)
+    if not defined[0]:
+        values, _ = rank_values(p.item_i, p.item_j, wins, p.n_items, alpha=LIFELINE)
+    return float(problem.correlate(values)[0][0])
 
 
 @pytest.mark.parametrize(
@@ -132,30 +134,38 @@ def test_set_right_moves_all_wins_of_the_rows_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_ranking_in_the_limit_is_that_of_tiny_pseudo_wins(seed: int) -> None:
+def test_batched_ranking_is_that_of_the_fit_with_pseudo_wins_where_needed(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    n = 7
+    n = 9
     i, j = np.triu_indices(n, 1)
-    strength = np.arange(n) * 0.8
-    wins = rng.binomial(3, 1 / (1 + np.exp(strength[j] - strength[i])), size=len(i))
-    batch = np.stack([wins, 3 - wins], axis=1)[None].astype(float)
-    batch[0, rng.random(len(i)) < 0.15] *= 2  # unbalanced
-    _, defined = rank_values(i, j, batch, n)
-    limit = rank_in_limit(i, j, batch, n)
-    assert not np.isnan(limit).any()
-    tiny, _ = rank_values(i, j, batch, n, alpha=1e-6)
-    if not defined[0]:
-        assert spearman(limit, tiny)[0] > 0.9999
-    else:
-        np.testing.assert_array_equal(limit, rank_values(i, j, batch, n)[0])
+    strength = np.arange(n) * 0.6
+    wins = rng.binomial(3, 1 / (1 + np.exp(strength[j] - strength[i])), size=(30, len(i)))
+    batch = np.stack([wins, 3 - wins], axis=2) * (rng.random((30, len(i), 1)) < 0.7)
+    batch = batch.astype(float)
+    values, penalised = rank_always(i, j, batch, n)
+    plain, defined = rank_values(i, j, batch, n)
+    np.testing.assert_allclose(values[defined], plain[defined], atol=2e-7)
+    assert not penalised[defined].any()
+    extra, connected = rank_values(i, j, batch[~defined], n, alpha=LIFELINE)
+    np.testing.assert_allclose(values[~defined], extra, atol=2e-7)
+    np.testing.assert_array_equal(penalised[~defined], connected)
 
 
-def test_limit_is_undefined_for_islands_and_for_incomparable_items() -> None:
+def test_perfect_verdicts_are_ranked_right_though_nothing_is_finite() -> None:
+    rng = np.random.default_rng(1)
+    for n in (5, 20, 70):
+        i, j = np.triu_indices(n, 1)
+        met = (rng.random(len(i)) < 0.5) | (j == i + 1)
+        wins = np.stack([np.ones(met.sum()), np.zeros(met.sum())], axis=1)[None]
+        values, penalised = rank_always(i[met], j[met], wins, n)
+        assert penalised.all()
+        assert spearman(values, -np.arange(n))[0] == 1
+
+
+def test_islands_and_items_without_a_verdict_have_no_ranking() -> None:
     i, j = np.array([0, 2]), np.array([1, 3])
-    assert np.isnan(rank_in_limit(i, j, np.ones((1, 2, 2)), 4)).all()
-    # Both 1 and 2 lose to 0 only: nothing says which of them is better.
-    i, j = np.array([0, 0]), np.array([1, 2])
-    assert np.isnan(rank_in_limit(i, j, np.array([[[1.0, 0.0], [1.0, 0.0]]]), 3)).all()
+    assert np.isnan(rank_always(i, j, np.ones((1, 2, 2)), 4)[0]).all()
+    assert np.isnan(rank_always(i, j, np.array([[[1.0, 1.0], [0.0, 0.0]]]), 4)[0]).all()
 
 
 def test_large_sparse_design_is_exact_in_seconds() -> None:
