@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -57,6 +57,7 @@ class Gold:
     kind: str
     frame: pd.DataFrame
     context_columns: tuple[str, ...]
+    _prepared: dict[str, _Matched] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def has_gaps(self) -> bool:
@@ -174,15 +175,26 @@ class Gold:
         values: np.ndarray,
     ) -> np.ndarray:
         """Look values of gold rows up by (context, item codes)."""
+        known = self._prepared.get(id_columns[0])
+        # The groups of a table share its labels, so what one has matched serves all.
+        if known is None or known.contexts is not tally.contexts or known.items is not tally.items:
+            known = self._match_labels(tally, id_columns)
+            self._prepared[id_columns[0]] = known
+        asked = combine_small(known.n_contexts, len(tally.items), known.context_key[context], *items)
+        found = np.append(values[known.usable], np.nan)
+        return found[known.index.get_indexer(pd.Index(asked))]
+
+    def _match_labels(self, tally: Tally, id_columns: list[str]) -> _Matched:
+        """Match the labels of gold with those of a tally."""
         columns = _usable_context_columns(self, tally)
         if columns:
             keys = pd.MultiIndex.from_frame(tally.contexts[columns])
             context_key, distinct = pd.factorize(keys)
             gold_context = pd.MultiIndex.from_frame(self.frame[columns])
             row_context = pd.MultiIndex.from_tuples(list(distinct), names=columns).get_indexer(gold_context)
-            n_context = len(distinct)
+            n_contexts = len(distinct)
         else:
-            context_key, n_context = np.zeros(len(tally.contexts), dtype=np.int64), 1
+            context_key, n_contexts = np.zeros(len(tally.contexts), dtype=np.int64), 1
             row_context = np.zeros(len(self.frame), dtype=np.int64)
         index = pd.Index(tally.items)
         if id_columns == ["item"]:
@@ -193,12 +205,22 @@ class Gold:
         usable = row_context >= 0
         for codes in row_items:
             usable &= codes >= 0
-        n = len(tally.items)
-        gold_key = combine_small(n_context, n, row_context[usable], *[codes[usable] for codes in row_items])
-        asked = combine_small(n_context, n, context_key[context], *items)
-        position = pd.Index(gold_key).get_indexer(asked)
-        found = np.append(values[usable], np.nan)
-        return found[position]
+        gold_key = combine_small(
+            n_contexts, len(tally.items), row_context[usable], *[codes[usable] for codes in row_items]
+        )
+        return _Matched(tally.contexts, tally.items, context_key, n_contexts, usable, pd.Index(gold_key))
+
+
+@dataclass(frozen=True)
+class _Matched:
+    """Labels of gold matched with those of a tally; see `Gold._match_labels`."""
+
+    contexts: pd.DataFrame
+    items: np.ndarray
+    context_key: np.ndarray
+    n_contexts: int
+    usable: np.ndarray
+    index: pd.Index
 
 
 def combine_small(n_context: int, n_items: int, context: np.ndarray, *items: np.ndarray) -> np.ndarray:

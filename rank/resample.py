@@ -51,7 +51,8 @@ def bootstrap_sums(
     """Resample clusters with replacement and return the sums of their statistics.
 
     Clusters with equal statistics are exchangeable, so only how often each distinct row is drawn matters:
-    one multinomial per resample over the distinct rows. Because distinct rows are put in an order that
+    one multinomial per resample over the distinct rows, or, where most rows are distinct, single clusters are
+    drawn and counted. Because distinct rows are put in an order that
     depends on their content alone, the result depends neither on the order nor on the names of clusters.
 
     Parameters
@@ -90,6 +91,8 @@ def bootstrap_sums(
     start = np.flatnonzero(new_row)
     size = np.diff(np.append(start, n_clusters))
     rows = statistics[order[start]]
+    if n_clusters <= _INDICES_PER_ROW * len(rows):
+        return _drawn_sums(rows, size, n_resamples, rng)
     block = np.cumsum(new_major[start]) - 1
     block_size = np.bincount(block, weights=size).astype(np.int64)
     drawn = rng.multinomial(n_clusters, block_size / n_clusters, size=n_resamples)
@@ -104,6 +107,30 @@ def bootstrap_sums(
         inside = slice(block_start[index], block_start[index] + members[index])
         weights[:, inside] = rng.multinomial(drawn[:, index], size[inside] / block_size[index])
     return weights @ rows
+
+
+#: Up to so many clusters per distinct row, drawing clusters one by one is quicker than binomials.
+_INDICES_PER_ROW = 10
+
+_DRAWN_AT_ONCE = 1_000_000
+
+
+def _drawn_sums(rows: np.ndarray, size: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Sums (B, F) of clusters drawn one by one; `rows` (R, F) occur `size` (R,) times.
+
+    How often a block of equal primary statistics is drawn depends on its size and place alone, as in two stages.
+    """
+    n_clusters, n_rows = int(size.sum()), len(rows)
+    row_of = np.repeat(np.arange(n_rows), size)
+    sums = np.empty((n_resamples, rows.shape[1]))
+    step = max(1, _DRAWN_AT_ONCE // n_clusters)
+    for start in range(0, n_resamples, step):
+        n = min(step, n_resamples - start)
+        drawn = row_of[rng.integers(0, n_clusters, size=(n, n_clusters))]
+        drawn += np.arange(n)[:, None] * n_rows
+        weights = np.bincount(drawn.ravel(), minlength=n * n_rows).reshape(n, n_rows)
+        sums[start : start + n] = weights @ rows
+    return sums
 
 
 @dataclass(frozen=True)
