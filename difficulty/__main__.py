@@ -408,12 +408,14 @@ def describe(study: GroupStudy) -> str:
     lean = overall["inconsistent_pair_primacy"]
     low, high = overall["inconsistent_pair_primacy_low"], overall["inconsistent_pair_primacy_high"]
     if flips and lean == lean:
-        if low > 0.5:
-            text += f", {lean:.0%} of them towards the first slot"
-        elif high < 0.5:
-            text += f", {1 - lean:.0%} of them towards the second slot"
+        if lean == 0.5:
+            text += ", half of them towards either slot"
         else:
-            text += ", to neither slot in particular"
+            text += (
+                f", {max(lean, 1 - lean):.0%} of them towards the {'first' if lean > 0.5 else 'second'} slot"
+            )
+            # Few flips, or one cluster only: a lean that may be none.
+            text += "" if low > 0.5 or high < 0.5 else " (within noise of half)"
     text += "."
     text += describe_calibrated(study)
     if study.mode:
