@@ -115,7 +115,9 @@ def cells_command(argv: Sequence[str]) -> None:
     from rank.readers import read_gold
 
     modes = {"high_repeatability": args.high_repeatability, "low_flip_rate": args.low_flip_rate}
-    found = read_verdicts_or_summary(args.verdicts, SUMMARY_COLUMNS, **reading_options(args), **batch_options(args))
+    found = read_verdicts_or_summary(
+        args.verdicts, SUMMARY_COLUMNS, **reading_options(args), **batch_options(args)
+    )
     notes: list[str] = []
     if isinstance(found, pd.DataFrame):
         if args.gold or args.by:
@@ -201,7 +203,7 @@ def _cells_section(cells: Cells, level: str) -> Section:
 
     table = cells.table
     columns = _label_columns(cells)
-    names = {**_NAMES, "ceiling": "ceiling", "capability_gap": "gap", "decisive_accuracy": "A_dec"}
+    names = {**_NAMES, "ceiling": "ceiling", "capability_gap": "gap"}
     bounded = "repeatability_low" in table
     for name, header in names.items():
         if table[name].isna().all() or (
@@ -218,9 +220,7 @@ def _cells_section(cells: Cells, level: str) -> Section:
             columns.append(Column("failure_mode", "mode", "text"))
     notes = ["shares: C repeatability, phi flip rate, A accuracy"]
     if table["accuracy"].notna().any():
-        notes[0] += (
-            ", T = C (A - phi q_u), ceiling = 1 - phi (1 - q_u), gap = ceiling - A, A_dec accuracy on pairs that do not flip"
-        )
+        notes[0] += ", T = C (A - phi q_u), ceiling = 1 - phi (1 - q_u), gap = ceiling - A"
     if bounded:
         notes.append(f"in brackets: {level} intervals")
     if "trustworthy_rate_stated" in table:
