@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from rank.dense import (
     DeferredCovariance,
@@ -345,7 +344,7 @@ def fit_densely(
     connected = _all_connected(totals)
     if not np.any(connected):
         return nothing, None
-    fitted = fit_scores(scores, totals, precision, options.tol)
+    fitted = fit_scores(scores, totals, precision, options.tol, connected)
     done = fitted.done & connected
     if not precision and not options.alpha:
         if totals.ndim == 2:
@@ -401,6 +400,11 @@ def _all_connected(totals: FloatArray) -> npt.NDArray[np.bool_]:
     answer = np.atleast_1d(links.sum(axis=-1).max(axis=-1) == n - 1)  # one item met all the others
     for b in np.flatnonzero(~answer):
         one = links if links.ndim == 2 else links[b]
-        count, _ = csgraph.connected_components(sparse.csr_array(one), directed=False)
-        answer[b] = count == 1
+        reached = one[0].copy()
+        reached[0] = True
+        count = 0
+        while count < reached.sum():
+            count = int(reached.sum())
+            reached |= one[reached].any(axis=0)
+        answer[b] = count == n
     return answer
