@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rank.command import add_output_arguments, add_verdict_arguments, build_parser, run
@@ -12,10 +12,13 @@ from rank.command import add_output_arguments, add_verdict_arguments, build_pars
 if TYPE_CHECKING:
     from difficulty.study import GroupStudy, StudyOptions
     from rank.command import Section
+    from rank.gold import Gold
+    from rank.tally import Tally
 
 EXAMPLE = """
 python -m difficulty verdicts.csv --gold gold.csv
 python -m difficulty verdicts.csv --gold gold.csv --by judge --plot buckets.png --disputed review.csv
+python -m difficulty verdicts.csv --votes human_votes.csv --votes-level pair
 """
 
 _MOST_SENTENCES = 6
@@ -114,6 +117,21 @@ def _difficulty(argv: list[str]) -> None:
     )
     add_verdict_arguments(parser)
     add_study_arguments(parser)
+    without = parser.add_argument_group(
+        "without item gold", "beside --gold, only compared with it; without, in its place (no rho then)"
+    )
+    without.add_argument(
+        "--votes", metavar="FILE",
+        help="human votes, one row each like verdicts: the majority is right, the margin is the gap of a pair",
+    )  # fmt: skip
+    without.add_argument(
+        "--votes-level", choices=("context", "pair"), default="context",
+        help="margins per prompt and pair, or per pair over all prompts (default: context)",
+    )  # fmt: skip
+    without.add_argument(
+        "--own-ranking", action="store_true",
+        help="gaps from the judge's own Bradley-Terry ranking (circular: it says nothing about being right)",
+    )  # fmt: skip
     files = parser.add_argument_group("files")
     files.add_argument(
         "--disputed", metavar="PATH", help="write the pairs that flip or are unstable, for people to review"
@@ -133,18 +151,35 @@ def _difficulty(argv: list[str]) -> None:
 
     tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
     gold = read_gold(args.gold) if args.gold else None
-    studies = list(
-        progress(
-            study_groups(tally, gold, study_options(args), rng=args.seed),
-            total=tally.n_groups,
-            label="groups",
-            quiet=args.quiet,
-        )
-    )
     notes = [*tally.notes, tally.count_note()]
+    others: dict[str, Gold | None] = {}
+    if args.votes:
+        from difficulty.human_votes import describe_votes, votes_to_gold
+
+        # The layout is that of the verdicts; who voted doesn't matter.
+        votes = read_tally(
+            [args.votes], number_runs=args.number_runs, drop_exact_copies=args.drop_exact_copies
+        )
+        from_votes = votes_to_gold(votes, level=args.votes_level)
+        said = describe_votes(votes, from_votes, level=args.votes_level)
+        if gold is None:
+            gold = from_votes
+            notes.append(said)
+        else:
+            from_votes.require_coverage(tally)
+            others["human votes"] = from_votes
+            notes.append(said.replace("gold from", "compared with gold:", 1))
+    if args.own_ranking and gold is not None:
+        others["own ranking (circular)"] = None  # one per group
+    options = study_options(args)
+    if args.own_ranking and gold is None:
+        found = _study_own_ranking(tally, options, args.seed, notes)
+    else:
+        found = study_groups(tally, gold, options, rng=args.seed)
+    studies = list(progress(found, total=tally.n_groups, label="groups", quiet=args.quiet))
     if gold is not None:
         notes += gold.coverage_notes(tally)
-    else:
+    elif not args.own_ranking:
         notes.append(
             "no gold given: C, phi, primacy and triads only; --gold adds accuracy, T, gap buckets and rho"
         )
@@ -158,14 +193,81 @@ def _difficulty(argv: list[str]) -> None:
         from difficulty.plotting import save_bucket_plot
 
         save_bucket_plot(studies, args.plot)
+    sections = _sections(studies)
+    data = {"groups": [study.to_dict() for study in studies], "notes": notes, "counts": dict(tally.ledger)}
+    if others and gold is not None:
+        comparison = _compare_gaps(tally, gold, others, args.alpha)
+        sections.append(comparison)
+        data["gap_sources"] = comparison.table
     report = Report(
         title=f"Difficulty of pairs: {', '.join(args.verdicts)}",
-        sections=tuple(_sections(studies)),
+        sections=tuple(sections),
         sentences=tuple(_sentences(studies)),
-        data={"groups": [study.to_dict() for study in studies], "notes": notes, "counts": dict(tally.ledger)},
+        data=data,
         notes=tuple(notes),
     )
     emit(report, args)
+
+
+def _study_own_ranking(
+    tally: Tally, options: StudyOptions, seed: int | None, notes: list[str]
+) -> Iterator[GroupStudy]:
+    """Measure every group against its own ranking; groups without one are measured without gold."""
+    import numpy as np
+
+    from difficulty.human_votes import CIRCULAR, own_ranking_to_gold
+    from difficulty.study import study_group
+    from rank.exceptions import InputError
+    from rank.resample import seed_of
+
+    notes.append(CIRCULAR)
+    seeds = seed_of(seed)
+    for index in range(tally.n_groups):
+        one = tally.select(index)
+        try:
+            own = own_ranking_to_gold(one, alpha=options.alpha)
+        except InputError as error:
+            own = None
+            notes.append(f"{tally.group_label(index)} has no ranking of its own: {error}")
+        yield study_group(one, own, options, rng=np.random.default_rng(seeds))
+
+
+def _compare_gaps(tally: Tally, gold: Gold, others: Mapping[str, Gold | None], alpha: float) -> Section:
+    """How well other sources of gaps track those of gold; None stands for a group's own ranking."""
+    import pandas as pd
+
+    from difficulty.human_votes import compare_gaps, own_ranking_to_gold
+    from rank.command import Column, Section
+    from rank.exceptions import InputError
+
+    parts, notes = [], []
+    for index in range(tally.n_groups):
+        one = tally.select(index)
+        sources = {}
+        for name, source in others.items():
+            try:
+                sources[name] = own_ranking_to_gold(one, alpha=alpha) if source is None else source
+            except InputError as error:
+                notes.append(f"{tally.group_label(index)} has no ranking of its own: {error}")
+        frame = compare_gaps(one, gold, sources)
+        for position, column in enumerate(tally.groups.columns):
+            frame.insert(position, column, tally.groups[column].iloc[index])
+        parts.append(frame)
+    table = pd.concat(parts, ignore_index=True)
+    labels = [name for name in tally.groups.columns if tally.groups[name].nunique() > 1]
+    columns = (
+        *(Column(name) for name in labels),
+        Column("source", "gaps from"),
+        Column("n_pairs", "pairs", "count"),
+        Column("gap_spearman", "Spearman of gaps", "difference", 2),
+        Column("n_decided", "decided", "count"),
+        Column("same_winner", "same winner", "share", 2),
+    )
+    notes = [
+        "how well each source of gaps tracks the gold gap on the judged pairs, and how often both name the same winner",
+        *notes,
+    ]
+    return Section("Gaps without item gold", table, columns, tuple(notes), {}, tuple(labels))
 
 
 def _sections(studies: list[GroupStudy]) -> list[Section]:
