@@ -7,11 +7,18 @@ from typing import Any
 
 # Public name -> module that defines it, imported when first asked for.
 _EXPORTS: dict[str, str] = {
+    "Design": "simulate.planning",
+    "FittedJudge": "simulate.fitted",
     "JudgeSettings": "simulate.judges",
+    "Plan": "simulate.planning",
     "Population": "simulate.population",
     "SimulatedJudge": "simulate.judges",
     "Sweep": "simulate.sweep",
+    "Twins": "simulate.twins",
     "draw_population": "simulate.population",
+    "fit_judge": "simulate.fitted",
+    "make_twins": "simulate.twins",
+    "plan_designs": "simulate.planning",
     "prepare_judge": "simulate.judges",
     "simulate_judge": "simulate.judges",
 }

@@ -22,7 +22,18 @@ python -m simulate --preset figure1 --strengths uniform
 """
 
 #: Other commands of this package: name -> (module, function, what it is for). The first word on the command line.
-COMMANDS: dict[str, tuple[str, str, str]] = {}
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "twins": (
+        "simulate.twins_command",
+        "twins_command",
+        "two judges with equal C, phi, A and T, and other rankings",
+    ),
+    "plan": (
+        "simulate.planning_command",
+        "planning_command",
+        "rho against pairs, orders and runs; the cheapest design",
+    ),
+}
 
 _JUDGE = (
     "agreement",

@@ -44,8 +44,13 @@ _TOGETHER = 5
 #: Degrees tried when none are given.
 _DEGREES = 8
 
-#: Fits with more items than this go to the general engine, whose work grows with the pairs.
+#: Fits with more items or fewer partners than this go to the general engine: its work grows with the pairs, and
+#: the steps of the dense one do not settle on few partners.
 _DENSE_ITEMS = 600
+_DENSE_FROM = 6
+
+#: Partners per item from which the repetitions of a task are fitted together.
+_BATCHED_FROM = 10
 
 #: Strengths closer than this (nats) tie, as in `simulate.sweep.fitted_strengths`.
 _DECIMALS = 7
@@ -124,12 +129,12 @@ def default_degrees(n_items: int) -> tuple[int, ...]:
     Examples
     --------
     >>> default_degrees(200)
-    (4, 7, 12, 21, 37, 65, 114, 199)
+    (6, 10, 16, 27, 44, 73, 121, 199)
     >>> default_degrees(6)
-    (4, 5)
+    (3, 4, 5)
     """
     largest = n_items - 1
-    steps = np.geomspace(min(4, largest), largest, _DEGREES)
+    steps = np.geomspace(min(6 if n_items > 60 else 3, largest), largest, _DEGREES)
     return tuple(sorted({round(step) for step in steps.tolist()}))
 
 
@@ -429,7 +434,10 @@ def _rho_of_degree(
         share = (wins[:, place] + FIT_ALPHA) / (verdicts + 2 * FIT_ALPHA)[:, None]
         shares.append(np.where(a < b, share, 1.0 - share))
         theta.append(answer.population.theta[label])
-    values = _fit_shares(left, right, np.concatenate(shares), n).reshape(len(answers), len(totals), n)
+    # Fits of a batch start from the fit of their mean, which is near all of them with many partners only.
+    batches = [np.concatenate(shares)] if degree >= _BATCHED_FROM else shares
+    values = np.concatenate([_fit_shares(left, right, batch, n) for batch in batches])
+    values = values.reshape(len(answers), len(totals), n)
     return spearman(values, np.stack(theta)[:, None])
 
 
@@ -437,7 +445,7 @@ def _fit_shares(left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], share
     """Return Bradley-Terry strengths, shape (B, n), from shares of wins of the left items, shape (B, m)."""
     strengths = np.full((len(share), n), np.nan)
     left_out = np.arange(len(share))
-    if n <= _DENSE_ITEMS:
+    if n <= _DENSE_ITEMS and len(left) >= _DENSE_FROM * n / 2:
         scores = np.stack([np.bincount(left, s, n) + np.bincount(right, 1.0 - s, n) for s in share])
         compared = np.zeros((n, n))
         compared[left, right] = compared[right, left] = 1.0
