@@ -57,7 +57,7 @@ def audit_command(argv: Sequence[str]) -> None:
     gold = read_gold(args.gold) if args.gold else None
     studies = list(
         progress(
-            study_groups(tally, gold, study_options(args), rng=args.seed),
+            study_groups(tally, gold, study_options(args), rng=args.seed, n_jobs=args.jobs, dask=args.dask),
             total=tally.n_groups,
             label="groups",
             quiet=args.quiet,

@@ -79,7 +79,14 @@ def proxies_command(argv: Sequence[str]) -> None:
             raise InputError("the proxies are correlated with rho, which needs item gold; add --gold")
         gold = read_gold(args.gold)
         studies = progress(
-            study_groups(found, gold, study_options(args), rng=np.random.default_rng(seed)),
+            study_groups(
+                found,
+                gold,
+                study_options(args),
+                rng=np.random.default_rng(seed),
+                n_jobs=args.jobs,
+                dask=args.dask,
+            ),
             total=found.n_groups, label="groups", quiet=args.quiet,
         )  # fmt: skip
         points = points_from_studies(list(studies))

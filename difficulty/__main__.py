@@ -175,7 +175,7 @@ def _difficulty(argv: list[str]) -> None:
     if args.own_ranking and gold is None:
         found = _study_own_ranking(tally, options, args.seed, notes)
     else:
-        found = study_groups(tally, gold, options, rng=args.seed)
+        found = study_groups(tally, gold, options, rng=args.seed, n_jobs=args.jobs, dask=args.dask)
     studies = list(progress(found, total=tally.n_groups, label="groups", quiet=args.quiet))
     if gold is not None:
         notes += gold.coverage_notes(tally)

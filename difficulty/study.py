@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,12 @@ from difficulty.placement import ErrorPlacement, error_placement
 from difficulty.reliability import COUNTS, FAILURE_MODES, METRICS, failure_mode
 from difficulty.triads import TRIAD_COLUMNS, TRIAD_SHARES, TriadIntervals, context_triads, triad_intervals
 from rank.gold import Gold
+from rank.parallel import map_tasks, one_thread
 from rank.recovery import Recovery, recover_ranking
 from rank.resample import DEFAULT_LEVEL, DEFAULT_RESAMPLES, seed_of
 from rank.tally import Tally
+
+_MANY_ITEMS = 500
 
 #: Why a metric can be undefined, for people.
 UNDEFINED_REASONS = {
@@ -285,10 +290,34 @@ def study_groups(
     options: StudyOptions | None = None,
     *,
     rng: np.random.Generator | int | None = None,
+    n_jobs: int = 1,
+    dask: Any = None,
 ) -> Iterator[GroupStudy]:
-    """Measure every group of a tally, one after the other; each uses the same random numbers."""
+    """Measure every group of a tally and yield them in its order; each uses the same random numbers.
+
+    Parameters
+    ----------
+    tally : Tally
+    gold : Gold or None
+    options : StudyOptions, optional
+    rng : Generator, int or None
+    n_jobs, dask
+        See `rank.parallel.map_tasks`; the numbers are the same for any number of workers.
+    """
     seed = seed_of(rng)
     if gold is not None:
         gold.require_coverage(tally)
-    for index in range(tally.n_groups):
-        yield study_group(tally.select(index), gold, options, rng=np.random.default_rng(seed))
+    study = partial(_study_alone, gold=gold, options=options, seed=seed)
+    if n_jobs == 1 and dask is None:
+        yield from map(study, map(tally.select, range(tally.n_groups)))
+    else:
+        groups = [tally.select(index) for index in range(tally.n_groups)]
+        yield from map_tasks(study, groups, n_jobs=n_jobs, dask=dask)
+
+
+def _study_alone(
+    tally: Tally, gold: Gold | None, options: StudyOptions | None, seed: np.random.SeedSequence
+) -> GroupStudy:
+    # The matrices of one group are small unless it is the whole table.
+    with one_thread() if len(tally.items) < _MANY_ITEMS else contextlib.nullcontext():
+        return study_group(tally, gold, options, rng=np.random.default_rng(seed))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from rank.exceptions import InputError
 
-__all__ = ["map_tasks"]
+__all__ = ["map_tasks", "one_thread"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -95,6 +97,24 @@ def _map_on_cluster(function: Callable[[Task], Result], tasks: Sequence[Task], d
         client.cancel(list(waiting))
         if isinstance(dask, str):
             client.close()
+
+
+def one_thread() -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which matrix products use one thread.
+
+    For many small products: threads that wait for each other cost more than they save, and several times more
+    when the cores are busy with something else.
+    """
+    return _thread_controller().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1)
+def _thread_controller() -> Any:
+    import numpy as np
+    from threadpoolctl import ThreadpoolController
+
+    np.zeros(1)  # its library must be there to be found
+    return ThreadpoolController()
 
 
 def _connect(address: str) -> Any:

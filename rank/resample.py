@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rank.exceptions import InputError
+from rank.parallel import one_thread
 
 DEFAULT_RESAMPLES = 2_000
 DEFAULT_LEVEL = 0.95
@@ -74,7 +75,13 @@ def bootstrap_sums(
     ----------
     Efron & Tibshirani 1993, An Introduction to the Bootstrap, ch. 8 (clusters as units).
     """
-    rng = np.random.default_rng(rng)
+    with one_thread():
+        return _bootstrap_sums(statistics, n_resamples, secondary, np.random.default_rng(rng))
+
+
+def _bootstrap_sums(
+    statistics: np.ndarray, n_resamples: int, secondary: np.ndarray | None, rng: np.random.Generator
+) -> np.ndarray:
     n_clusters, n_features = statistics.shape
     if n_clusters == 0:
         return np.zeros((n_resamples, n_features))
@@ -112,7 +119,7 @@ def bootstrap_sums(
 #: Up to so many clusters per distinct row, drawing clusters one by one is quicker than binomials.
 _INDICES_PER_ROW = 10
 
-_DRAWN_AT_ONCE = 1_000_000
+_DRAWN_AT_ONCE = 200_000
 
 
 def _drawn_sums(rows: np.ndarray, size: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
