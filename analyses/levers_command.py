@@ -30,6 +30,7 @@ python -m analyses levers verdicts.csv --gold gold.csv --by judge --check-first 
 """
 
 _SHOWN = 5
+_MOST_SENTENCES = 6
 
 
 def levers_command(argv: Sequence[str]) -> None:
@@ -136,10 +137,13 @@ def levers_command(argv: Sequence[str]) -> None:
     sections.append(_check_first(studies, args.check_first))
     flat = pd.concat([study.levers.assign(**study.labels) for study in studies], ignore_index=True)
     flat = flat[[*studies[0].labels, *(c for c in flat.columns if c not in studies[0].labels)]]
+    sentences = [describe_levers(study) for study in studies[:_MOST_SENTENCES]]
+    if len(studies) > _MOST_SENTENCES:
+        sentences.append(f"({len(studies) - _MOST_SENTENCES} more groups in the tables)")
     report = Report(
         title=f"Levers: {', '.join(args.verdicts)}",
         sections=tuple(sections),
-        sentences=tuple(describe_levers(study) for study in studies),
+        sentences=tuple(sentences),
         data={
             "groups": [study.to_dict(args.top) for study in studies],
             "notes": notes,

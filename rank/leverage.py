@@ -131,8 +131,11 @@ def _newton(table: Floats) -> Floats:
         gradient = score - (total * p).sum(axis=2)
         information = -total * p * (1 - p)
         information[:, each, each] -= information.sum(axis=2)
-        # The free level of the strengths: any constant on the whole matrix fixes it.
-        information += np.maximum(information[:, each, each].mean(axis=1), 1e-12)[:, None, None] / n
+        size = np.maximum(information[:, each, each].mean(axis=1), 1e-12)
+        # The free level of the strengths: any constant on the whole matrix fixes it. The trace on the diagonal keeps
+        # far-off first steps solvable and does not move the point where the gradient vanishes.
+        information += size[:, None, None] / n
+        information[:, each, each] += 1e-10 * size[:, None]
         step = np.linalg.solve(information, gradient[..., None])[..., 0]
         size = np.abs(step).max(axis=1)
         theta = theta + step * np.minimum(1.0, _LONGEST_STEP / np.maximum(size, 1e-300))[:, None]

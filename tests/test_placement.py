@@ -140,6 +140,8 @@ def test_simulated_judge_gets_its_own_q_and_flip_q_back(q: float) -> None:
     found = error_placement(tally, judge.to_human_gold().align(tally), n_resamples=200, rng=1)
     assert found.errors.n_placed == judge.errors.sum()
     assert found.flips.n_placed == judge.undecided.sum()
+    assert found.flips.n_candidates == judge.population.n_pairs
+    assert found.errors.n_candidates == (~judge.undecided).sum()
     # |q| = 1 is barred from the extreme pairs that already flip, so only its own estimate is exact.
     assert found.errors.q == pytest.approx(q, abs=0.1)
     assert found.flips.q == pytest.approx(-q, abs=0.1)
