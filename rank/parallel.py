@@ -21,6 +21,8 @@ RETRIES = 3
 #: Tasks handed to a cluster ahead of the one whose result is next.
 _AHEAD = 1_000
 
+_CONNECT_SECONDS = 10.0
+
 
 def map_tasks(
     function: Callable[[Task], Result],
@@ -57,7 +59,8 @@ def map_tasks(
 
     Notes
     -----
-    Workers use one BLAS thread each: the processes are the parallelism.
+    Every task, also here, runs with one BLAS thread: the processes are the parallelism, and no sum depends on
+    how many threads took it.
 
     Examples
     --------
@@ -66,11 +69,23 @@ def map_tasks(
     """
     if n_jobs < 1:
         raise InputError(f"jobs must be at least 1, found {n_jobs}")
+    function = _OneThread(function)
     if dask is not None:
         return _map_on_cluster(function, tasks, dask)
     if n_jobs == 1 or len(tasks) < 2:
         return map(function, tasks)
     return _map_in_processes(function, tasks, min(n_jobs, len(tasks)))
+
+
+class _OneThread:
+    """A function of one argument that runs in `one_thread`; picklable if the function is."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __call__(self, task: Any) -> Any:
+        with one_thread():
+            return self.function(task)
 
 
 def _map_in_processes(
@@ -125,7 +140,7 @@ def _connect(address: str) -> Any:
             "a Dask cluster was asked for, but the packages for it are missing; install rankgap[dask]"
         ) from None
     try:
-        return Client(address, timeout="10s", set_as_default=False)
+        return Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(
             f"no Dask scheduler answers at {address} ({type(error).__name__}); give its address as in tcp://host:8786"

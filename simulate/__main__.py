@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--preset", choices=("figure1", "figure2"), help="settings of the published figures")
     parser.add_argument("--reps", **_WHOLE, help="repetitions (default: 1)")
     parser.add_argument("--jobs", default=1, **_WHOLE, help="processes (default: 1)")
+    parser.add_argument("--dask", metavar="ADDRESS", help="scheduler of a Dask cluster to use instead")
     parser.add_argument(
         "--gold", choices=("latent", "human"),
         help="what rho is measured against: strengths, or the ranking from the human votes (default: latent)",
@@ -182,6 +183,7 @@ def _simulate(argv: list[str]) -> None:
         n_resamples=args.resamples,
         rng=args.seed,
         n_jobs=args.jobs,
+        dask=args.dask,
         progress=partial(progress, total=n_reps, label="repetitions", quiet=args.quiet),
     )
     if args.save_verdicts or args.save_gold or args.save_human:

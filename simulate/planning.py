@@ -163,6 +163,7 @@ def plan_designs(
     own_design: Design | None = None,
     rng: np.random.Generator | int | None = None,
     n_jobs: int = 1,
+    dask: Any = None,
     progress: Callable[[Iterable[Any]], Iterable[Any]] | None = None,
 ) -> Plan:
     """Simulate a judge over call designs and find the cheapest that reaches a target rho.
@@ -190,6 +191,8 @@ def plan_designs(
         complete design has the rho of the sweep.
     n_jobs : int
         Processes; numbers do not depend on it.
+    dask : str or distributed.Client, optional
+        Scheduler of a Dask cluster to use instead; see `rank.parallel.map_tasks`.
     progress : callable, optional
         Wrapped around the iteration over repetitions, such as `rank.command.progress`.
 
@@ -247,7 +250,7 @@ def plan_designs(
         _Task(tuple(children[start : start + _TOGETHER]), float(q), settings, people, tuple(asked))
         for start in range(0, n_reps, _TOGETHER)
     ]
-    repetitions = (row for part in map_tasks(_measure, tasks, n_jobs=n_jobs) for row in part)
+    repetitions = (row for part in map_tasks(_measure, tasks, n_jobs=n_jobs, dask=dask) for row in part)
     rho = np.stack(list(progress(repetitions) if progress else repetitions))  # (n_reps, designs)
 
     row_of = {

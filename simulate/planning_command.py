@@ -60,6 +60,7 @@ def planning_command(argv: Sequence[str]) -> None:
         own_design=own,
         rng=args.seed,
         n_jobs=args.jobs,
+        dask=args.dask,
         progress=partial(progress, total=args.reps, label="repetitions", quiet=args.quiet),
     )
     if args.plot:
@@ -89,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--reps", type=int, default=100, metavar="N", help="repetitions (default: 100)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
+    parser.add_argument("--dask", metavar="ADDRESS", help="scheduler of a Dask cluster to use instead")
     tries = parser.add_argument_group("designs to try (all combinations; calls = pairs x orders x runs)")
     tries.add_argument(
         "--try-pairs-per-item", type=int, nargs="+", metavar="K",
@@ -227,6 +229,12 @@ def describe_plan(plan: Plan, fitted: FittedJudge | None = None) -> list[str]:
             f"{given}, more calls will not reach {goal}: {at_most} give rho {_rho(complete)} and reach the target in "
             f"{reach}. Its flips and errors{_where(asked['q'])} are the same in every run; another judge is needed, or "
             "a lower target."
+            + (
+                f" (Another set of repetitions might find it just reached: the 95 % interval is "
+                f"{complete['reach_low']:.2f} to {complete['reach_high']:.2f}; --reps narrows it.)"
+                if complete["reach_high"] >= probability
+                else ""
+            )
         )
         if (best["calls"], best["spearman"]) != (complete["calls"], complete["spearman"]):
             sentences.append(

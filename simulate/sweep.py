@@ -11,13 +11,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rank.exceptions import InputError
+from rank.parallel import map_tasks, one_thread
 from simulate.judges import JudgeSettings, PreparedJudge, SimulatedJudge, prepare_judge
 from simulate.population import Population, draw_population
 
@@ -29,6 +30,9 @@ GOLDS = ("latent", "human")
 #: Pseudo-wins per compared ordered pair in the Bradley-Terry fits of sparse designs: one vote on each of 40
 #: pairs leaves some items without a win or a loss, and the fit without a maximum. Smaller than any vote.
 FIT_ALPHA = 0.1
+
+#: Long enough to be worth sending, short enough to share out evenly.
+_REPETITIONS_PER_TASK = 5
 
 #: Values of q when none are given.
 DEFAULT_Q = (0.5,)
@@ -143,6 +147,7 @@ def sweep(
     n_resamples: int = 500,
     rng: np.random.Generator | int | None = None,
     n_jobs: int = 1,
+    dask: Any = None,
     progress: Callable[[Iterable[Any]], Iterable[Any]] | None = None,
 ) -> Sweep:
     """Simulate judges over values of q.
@@ -166,6 +171,8 @@ def sweep(
         later repetitions.
     n_jobs : int
         Processes.
+    dask : str or distributed.Client, optional
+        Scheduler of a Dask cluster to use instead; see `rank.parallel.map_tasks`.
     progress : callable, optional
         Wrapped around the iteration over repetitions, such as `rank.command.progress`.
 
@@ -213,9 +220,11 @@ def sweep(
     lots = int(children[0].spawn(1)[0].integers(2**63))
     bounds = n_resamples if n_reps == 1 else 0
     _keep_memory()
+    with one_thread():  # as in every task, so that no sum depends on where it is taken
+        repetition = _measure_repetition(first, values, gold)
     repetitions = itertools.chain(
-        [_measure_repetition(first, values, gold)],
-        _repeat(children[1:], asked, settings, values, gold, n_jobs),
+        [repetition],
+        _repeat(children[1:], asked, settings, values, gold, n_jobs, dask),
     )
     table = np.stack(list(progress(repetitions) if progress else repetitions))  # (n_reps, n_q, fields)
 
@@ -283,23 +292,14 @@ def _repeat(
     q_values: Sequence[float],
     gold: str,
     n_jobs: int,
+    dask: Any,
 ) -> Iterator[npt.NDArray[np.float64]]:
-    """Measure further repetitions, in this process or in several; the order is that of the children."""
-    if n_jobs == 1 or len(children) < 2:
-        for child in children:
-            yield _measure_repetition(_prepare(child, population, judge), q_values, gold)
-        return
-    from joblib import Parallel, delayed, parallel_config
-
-    size = -(-len(children) // (8 * n_jobs))
+    """Measure further repetitions here or on workers; the order is that of the children."""
+    measure = partial(_measure_chunk, population=population, judge=judge, q_values=tuple(q_values), gold=gold)
+    size = 1 if n_jobs == 1 and dask is None else _REPETITIONS_PER_TASK
     chunks = [children[start : start + size] for start in range(0, len(children), size)]
-    # One thread of BLAS per process: the processes are the parallelism.
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        parts = Parallel(n_jobs=n_jobs, return_as="generator")(
-            delayed(_measure_chunk)(chunk, population, judge, q_values, gold) for chunk in chunks
-        )
-        for part in parts:
-            yield from part
+    for part in map_tasks(measure, chunks, n_jobs=n_jobs, dask=dask):
+        yield from part
 
 
 def _keep_memory() -> None:
