@@ -270,14 +270,12 @@ class Recovery:
     samples: np.ndarray
 
 
-_REFINEMENTS = 3
-
-
 def cluster_keys(tally: Tally, gold: Gold | None) -> np.ndarray:
     """Return a content key per pair row, equal under renaming of items and swapping of slots, shape (P,).
 
-    Items start as what they are (gold, wins, number of verdicts) and are refined a few times by what their
-    opponents are, so that equal keys mean pairs that are exchangeable, but for freaks of symmetry.
+    Items start as what they are (gold, wins, number of verdicts) and are refined by what their opponents are
+    until that tells no more items apart, so that equal keys mean pairs that are exchangeable, but for freaks of
+    symmetry.
 
     References
     ----------
@@ -291,11 +289,13 @@ def cluster_keys(tally: Tally, gold: Gold | None) -> np.ndarray:
     score = np.clip(np.where(np.isnan(score), -1e9, score), -1e11, 1e11)
     colour = content_hash(np.stack([score, total, games], axis=1)).view(np.uint64)
     result_i, result_j = (content_hash(wins[:, side]).view(np.uint64) for side in ([0, 1], [1, 0]))
-    for _ in range(_REFINEMENTS):
+    n_colours, n_before = len(np.unique(colour)), 0
+    while n_colours > n_before:
         seen = colour.copy()
         np.add.at(seen, tally.item_i, _scrambled(colour[tally.item_j] + result_i))
         np.add.at(seen, tally.item_j, _scrambled(colour[tally.item_i] + result_j))
         colour = _scrambled(seen)
+        n_colours, n_before = len(np.unique(colour)), n_colours
     # Symmetric in the two items: sum and product of the two sides.
     a = _scrambled(colour[tally.item_i] + result_i)
     b = _scrambled(colour[tally.item_j] + result_j)
