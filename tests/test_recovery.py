@@ -308,6 +308,24 @@ def test_cluster_keys_see_content_and_not_names(case: tuple[pd.DataFrame, pd.Dat
     np.testing.assert_array_equal(one, cluster_keys(tally_of(mirrored(frame)), check_gold(gold)))
 
 
+@pytest.mark.parametrize("seed", [23, 24, 137])
+def test_pairs_that_only_their_opponents_tell_apart_keep_their_resamples_under_new_names(seed: int) -> None:
+    # Sparse designs with ties in gold and in scores; one look at the opponents, or three, is not enough for all.
+    rng = np.random.default_rng(seed)
+    pairs = list(itertools.combinations("abcdef", 2))
+    rows = []
+    for k in rng.permutation(len(pairs))[:10]:
+        a, b = pairs[k]
+        rows += [(a, b, rng.choice(["first", "second"])), (b, a, rng.choice(["first", "second"]))]
+    frame = pd.DataFrame(rows, columns=["item_first", "item_second", "verdict"])
+    gold = pd.DataFrame({"item": list("abcdef"), "score": [1, 1, 2, 2, 3, 3]})
+    names = dict(zip("abcdef", rng.permutation(list("uvwxyz")), strict=True))
+    options = {"n_resamples": 40, "rng": 5, "alpha": 0.3}
+    one = recover_ranking(tally_of(frame), check_gold(gold), **options)
+    two = recover_ranking(tally_of(relabelled(frame, names)), check_gold(relabelled(gold, names)), **options)
+    np.testing.assert_allclose(one.samples, two.samples, atol=1e-12)
+
+
 def test_cluster_weights_are_counts_of_draws_with_replacement() -> None:
     weights = resample_clusters(np.array([5, 3, 9, 3]), 20_000, np.random.default_rng(1))
     assert (weights.sum(axis=1) == 4).all()

@@ -321,6 +321,20 @@ def test_case_28_mirrored_slots_mirror_slot_metrics_and_leave_all_other_interval
         assert (one.count(name) == two.count(other)).all()
 
 
+@pytest.mark.parametrize("n_contexts", [40, 600])  # clusters drawn one by one, and by multinomials
+def test_case_28_mirrored_slots_leave_the_intervals_of_many_contexts_alone(n_contexts: int) -> None:
+    rng = np.random.default_rng(1)
+    calls = [("x", "y"), ("y", "x"), ("x", "z"), ("z", "x")] if n_contexts < 100 else [("x", "y"), ("y", "x")]
+    labels = ["first", "first", "second", "tie"]
+    rows = [(str(c), a, b, rng.choice(labels)) for c in range(n_contexts) for a, b in calls]
+    frame = pd.DataFrame(rows, columns=["context", "item_first", "item_second", "verdict"])
+    gold = pd.DataFrame({"item": ["x", "y", "z"], "score": [3, 2, 1]})
+    one = measure(frame, gold, n_resamples=300, rng=1)
+    assert_same(one, measure(mirrored(frame), gold, n_resamples=300, rng=1), skip=SLOT_METRICS)
+    names = {"x": "z", "y": "x", "z": "y"}
+    assert_same(one, measure(relabelled(frame, names), relabelled(gold, names), n_resamples=300, rng=1))
+
+
 def test_a_groups_interval_does_not_depend_on_the_other_groups() -> None:
     frame = pd.concat(
         [rows_of("a>b, b>a, a>c x3, c>a, b=c, c=b", judge="x"), rows_of("a>b, b<a, c>b, b>c", judge="y")]

@@ -48,27 +48,30 @@ def test_weights_are_those_of_drawing_clusters_with_replacement() -> None:
     np.testing.assert_allclose(np.cov(sums.T), expected, atol=0.05)
 
 
-def test_equal_clusters_are_exchangeable_equal_rows_give_the_law_of_single_ones() -> None:
-    rows = np.array([[1.0], [0.0], [1.0], [1.0], [0.0]])
+@pytest.mark.parametrize("copies", [1, 20])  # few clusters are drawn one by one, many by multinomials
+def test_equal_clusters_are_exchangeable_equal_rows_give_the_law_of_single_ones(copies: int) -> None:
+    rows = np.repeat([[1.0], [0.0], [1.0], [1.0], [0.0]], copies, axis=0)
     drawn = bootstrap_sums(rows, 50_000, rng=2)[:, 0]
-    expected = stats.binom(5, 0.6).pmf(np.arange(6))
-    np.testing.assert_allclose(np.bincount(drawn.astype(int), minlength=6) / 50_000, expected, atol=0.01)
+    n = 5 * copies
+    expected = stats.binom(n, 0.6).pmf(np.arange(n + 1))
+    np.testing.assert_allclose(np.bincount(drawn.astype(int), minlength=n + 1) / 50_000, expected, atol=0.01)
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 30))
-def test_order_and_names_of_clusters_change_nothing(seed: int, n: int) -> None:
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from([1, 15]))
+def test_order_and_names_of_clusters_change_nothing(seed: int, n: int, copies: int) -> None:
     rng = np.random.default_rng(seed)
-    rows = rng.integers(0, 4, size=(n, 3)).astype(float)
+    rows = np.repeat(rng.integers(0, 4, size=(n, 3)).astype(float), copies, axis=0)
+    n *= copies
     shuffled = rows[rng.permutation(n)]
     np.testing.assert_array_equal(bootstrap_sums(rows, 20, rng=7), bootstrap_sums(shuffled, 20, rng=7))
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 30))
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from([1, 15]))
 def test_nested_sampling_leaves_primary_statistics_alone_when_secondary_ones_mirror(
-    seed: int, n: int
+    seed: int, n: int, copies: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    rows = rng.integers(0, 3, size=(n, 4)).astype(float)
+    rows = np.repeat(rng.integers(0, 3, size=(n, 4)).astype(float), copies, axis=0)
     secondary = np.array([False, False, True, True])
     mirror = rows[:, [0, 1, 3, 2]]
     one = bootstrap_sums(rows, 50, secondary=secondary, rng=3)
@@ -80,13 +83,16 @@ def test_nested_sampling_leaves_primary_statistics_alone_when_secondary_ones_mir
     np.testing.assert_allclose(whole[:, :4].sum(axis=1), whole[:, 4])
 
 
-def test_nested_sampling_has_the_law_of_plain_sampling() -> None:
-    rows = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 1.0], [2.0, 0.0]])
+@pytest.mark.parametrize("copies", [1, 15])
+def test_nested_sampling_has_the_law_of_plain_sampling(copies: int) -> None:
+    rows = np.repeat([[1.0, 0.0], [1.0, 1.0], [1.0, 1.0], [2.0, 0.0]], copies, axis=0)
+    n = 4 * copies
     nested = bootstrap_sums(rows, 60_000, secondary=np.array([False, True]), rng=4)
     plain = bootstrap_sums(rows, 60_000, rng=5)
-    np.testing.assert_allclose(nested.mean(axis=0), rows.sum(axis=0), atol=0.02)
-    np.testing.assert_allclose(np.cov(nested.T), np.cov(plain.T), atol=0.03)
-    np.testing.assert_allclose(np.cov(nested.T), 4 * np.cov(rows.T, bias=True), atol=0.03)
+    expected = n * np.cov(rows.T, bias=True)
+    for drawn in (nested, plain):
+        np.testing.assert_allclose(drawn.mean(axis=0), rows.sum(axis=0), atol=0.02 * np.sqrt(copies))
+        np.testing.assert_allclose(np.cov(drawn.T), expected, atol=0.03 * copies)
 
 
 def test_no_clusters_sum_to_zero() -> None:
