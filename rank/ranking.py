@@ -16,9 +16,9 @@ from rank.gold import Gold
 from rank.recovery import (
     Recovery,
     cluster_keys,
+    draw_clusters,
     pool_pairs,
     recover_ranking,
-    resample_clusters,
 )
 from rank.resample import (
     DEFAULT_LEVEL,
@@ -339,7 +339,6 @@ def _bootstrap_strengths(
     key = np.zeros(len(cluster_ids), dtype=np.uint64)
     with np.errstate(over="ignore"):
         np.add.at(key, cluster, cluster_keys(rows, gold).view(np.uint64))
-    weights = resample_clusters(key.view(np.int64), options.n_resamples, np.random.default_rng(seed))
     # Distinct (pair, bucket) cells; six counts each: order x (i, j, tie).
     label = pair_of_row if buckets is None else pair_of_row * (int(buckets.max()) + 1) + buckets
     _, example, cell = np.unique(label, return_index=True, return_inverse=True)
@@ -357,20 +356,21 @@ def _bootstrap_strengths(
         settings["order_effect"] = buckets[example]
     parts = []
     step = max(1, 64_000_000 // (16 * max(len(example) * size, 1)))
-    for start in range(0, len(weights), step):
-        drawn = np.asarray(weights[start : start + step] @ matrix).reshape(
-            -1, len(example), counts.shape[1], 3
-        )
-        fit = fit_bradley_terry(
-            item_i[example],
-            item_j[example],
-            drawn if counts.shape[1] == 2 else drawn[:, :, 0],
-            std_errors="none",
-            on_no_maximum="nan",
-            order_axis=counts.shape[1] == 2,
-            **settings,
-        )
-        parts.append(np.asarray(fit.strengths))
+    for weights in draw_clusters(key.view(np.int64), options.n_resamples, np.random.default_rng(seed)):
+        for start in range(0, len(weights), step):
+            drawn = np.asarray(weights[start : start + step] @ matrix).reshape(
+                -1, len(example), counts.shape[1], 3
+            )
+            fit = fit_bradley_terry(
+                item_i[example],
+                item_j[example],
+                drawn if counts.shape[1] == 2 else drawn[:, :, 0],
+                std_errors="none",
+                on_no_maximum="nan",
+                order_axis=counts.shape[1] == 2,
+                **settings,
+            )
+            parts.append(np.asarray(fit.strengths))
     return np.concatenate(parts)
 
 

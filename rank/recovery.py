@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from rank.resample import (
     seed_of,
 )
 from rank.tally import INCONSISTENT, TIE, Tally
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 LEVELS = ("auto", "system", "context")
 
@@ -311,13 +316,23 @@ def _scrambled(values: np.ndarray) -> np.ndarray:
 
 def resample_clusters(cluster_key: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
     """Return how often each cluster is drawn, shape (B, C); clusters are ordered by content, not by name."""
+    return np.concatenate(list(draw_clusters(cluster_key, n_resamples, rng)))
+
+
+def draw_clusters(
+    cluster_key: np.ndarray, n_resamples: int, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Yield the rows of `resample_clusters` in blocks that fit into memory; their size changes no number."""
     n = len(cluster_key)
     order = np.argsort(cluster_key, kind="stable")
-    drawn = rng.integers(0, n, size=(n_resamples, n))
-    drawn += np.arange(n_resamples)[:, None] * n
-    weights = np.empty((n_resamples, n))
-    weights[:, order] = np.bincount(drawn.ravel(), minlength=n_resamples * n).reshape(n_resamples, n)
-    return weights
+    step = max(1, _CHUNK_BYTES // (32 * max(n, 1)))
+    for start in range(0, max(n_resamples, 1), step):  # one empty block where nothing is asked
+        size = min(step, n_resamples - start)
+        drawn = rng.integers(0, n, size=(size, n))
+        drawn += np.arange(size)[:, None] * n
+        weights = np.empty((size, n))
+        weights[:, order] = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
+        yield weights
 
 
 class RecoveryProblem:
@@ -399,12 +414,8 @@ class RecoveryProblem:
 
     def resample(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rho and tau of every weighting (B, C) of the clusters, each (B,); system level."""
-        from scipy.sparse import csr_matrix
-
         m = len(self.pooled.item_i)
-        rows = np.concatenate([self.cluster, self.cluster])
-        columns = np.concatenate([2 * self.pooled.pair_of_row, 2 * self.pooled.pair_of_row + 1])
-        matrix = csr_matrix((self.wins.T.ravel(), (rows, columns)), shape=(self.n_clusters, 2 * m))
+        matrix = self._wins_of_clusters()
         rho, tau = np.empty((2, len(weights)))
         step = max(1, _CHUNK_BYTES // (32 * max(m, 1)))
         for start in range(0, len(weights), step):
@@ -412,6 +423,15 @@ class RecoveryProblem:
             wins = np.asarray(weights[part] @ matrix).reshape(-1, m, 2)
             rho[part], tau[part] = self.correlate(self.rank(wins)[0])
         return rho, tau
+
+    def _wins_of_clusters(self) -> csr_matrix:
+        """Wins of every cluster on every pooled pair and side, sparse, shape (C, 2 M)."""
+        from scipy.sparse import csr_matrix
+
+        rows = np.concatenate([self.cluster, self.cluster])
+        columns = np.concatenate([2 * self.pooled.pair_of_row, 2 * self.pooled.pair_of_row + 1])
+        shape = (self.n_clusters, 2 * len(self.pooled.item_i))
+        return csr_matrix((self.wins.T.ravel(), (rows, columns)), shape=shape)
 
     def context_rho(self, wins: np.ndarray | None = None) -> np.ndarray:
         """Rho inside every context, (contexts,), NaN where it is left out (see `Recovery`)."""
@@ -499,8 +519,8 @@ def recover_ranking(
     rho, tau = problem.correlate(values)
     all_values = np.full(len(tally.items), nan)
     all_values[problem.pooled.items] = values[0]
-    weights = resample_clusters(problem.cluster_key(), n_resamples, generator)
-    rho_samples, tau_samples = problem.resample(weights)
+    blocks = map(problem.resample, draw_clusters(problem.cluster_key(), n_resamples, generator))
+    rho_samples, tau_samples = np.concatenate([np.stack(block) for block in blocks], axis=1)
     over_items = _resample_items(values[0][known], problem.score[known], n_resamples, generator)
     interval = percentile_interval(rho_samples, rho[0], level=confidence, bounds=(-1.0, 1.0))
     tau_interval = percentile_interval(tau_samples, tau[0], level=confidence, bounds=(-1.0, 1.0))
