@@ -47,6 +47,10 @@ class FittedJudge:
     pairs_per_item, runs : int
         The judge's own design (both orders): partners per item, rounded, and runs; 0 partners where it has
         several contexts.
+    n_contexts : int
+        Contexts of the verdicts.
+    items_recur : bool
+        Whether the same items are judged in several contexts, and ranked over all of them together.
     notes : tuple of str
         What was assumed.
     """
@@ -58,6 +62,8 @@ class FittedJudge:
     measured: dict[str, Any]
     pairs_per_item: int
     runs: int
+    n_contexts: int
+    items_recur: bool
     notes: tuple[str, ...]
 
 
@@ -139,6 +145,7 @@ def fit_judge(tally: Tally, gold: Gold, *, rng: np.random.Generator | int | None
     recovery = recover_ranking(tally, gold, n_resamples=0)
     if np.isnan(recovery.spearman):
         recovery = recover_ranking(tally, gold, alpha=0.1, n_resamples=0)
+    n_contexts = len(np.unique(tally.context))
     kept = (
         "repeatability", "flip_rate", "accuracy", "trustworthy_rate", "trustworthy_rate_upper",
         "inconsistent_pair_primacy",
@@ -159,6 +166,8 @@ def fit_judge(tally: Tally, gold: Gold, *, rng: np.random.Generator | int | None
         },
         pairs_per_item=partners,
         runs=min(own_runs, settings.runs),
+        n_contexts=n_contexts,
+        items_recur=n_contexts > 1 and recovery.level == "system",
         notes=tuple(notes),
     )
 

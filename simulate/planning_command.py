@@ -34,6 +34,7 @@ def planning_command(argv: Sequence[str]) -> None:
     from functools import partial
 
     from rank.command import emit, progress
+    from rank.exceptions import InputError
     from simulate.planning import Design, plan_designs
 
     if args.seed is None:
@@ -41,6 +42,12 @@ def planning_command(argv: Sequence[str]) -> None:
 
         args.seed = secrets.randbits(32)
     fitted = read_like(args)
+    if fitted and fitted.items_recur and args.items is None:
+        raise InputError(
+            f"the items of {fitted.label} recur over {fitted.n_contexts} contexts, and more contexts help their ranking in "
+            "a way that a plan over one list of items does not know; add --items N to plan one list of N items with a "
+            "judge like this"
+        )
     people, notes = people_options(args, fitted.population if fitted else {})
     judge, more = judge_settings(args, asdict(fitted.settings) if fitted else {})
     q = args.q if args.q is not None else fitted.q if fitted else 0.0

@@ -337,6 +337,25 @@ def test_several_contexts_become_one_list_of_their_size(shared_data):
     assert fitted.population["n_items"] == 12
     assert fitted.pairs_per_item == 0
     assert any("100 contexts" in note for note in fitted.notes)
+    assert (fitted.n_contexts, fitted.items_recur) == (100, True)
+
+
+def test_plan_over_recurring_items_is_refused_unless_a_list_is_asked_for(capsys, shared_data):
+    """More contexts would help such a ranking, which "more calls will not help" must not deny."""
+    like = [
+        "--like",
+        shared_data / "summeval_coherence.csv",
+        "--gold",
+        shared_data / "summeval_coherence_gold.csv",
+    ]
+    code, _, err = run(capsys, *like, "--reps", 2, "--seed", 1)
+    assert code == 1
+    assert "recur over 100 contexts" in err
+    code, out, _ = run(capsys, *like, "--reps", 2, "--seed", 1, "--items", 10, "--format", "json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["settings"]["n_items"] == 10
+    assert document["own_design"] is None
 
 
 # --- the command
