@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from rank.codes import combine_codes
 from rank.exceptions import InputError
-from rank.tally import I_WINS, INCONSISTENT, INVALID, J_WINS, TIE, combine_codes
+from rank.tally import I_WINS, INCONSISTENT, INVALID, J_WINS, TIE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

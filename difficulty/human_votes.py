@@ -21,10 +21,11 @@ import pandas as pd
 
 from difficulty.reliability import NO_VERDICT, pair_verdicts
 from rank.bradley_terry import fit_bradley_terry
+from rank.columns import CONTEXT_COLUMNS
 from rank.exceptions import InputError
 from rank.gold import GOLD_I, GOLD_J, Gold, check_gold
 from rank.recovery import half_wins, pool_pairs, spearman
-from rank.tally import CONTEXT_COLUMNS, Tally
+from rank.tally import Tally
 
 VOTE_LEVELS = ("context", "pair")
 

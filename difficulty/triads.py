@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from difficulty.reliability import pair_verdicts
+from rank.codes import combine_codes
 from rank.exceptions import InputError
 from rank.resample import (
     DEFAULT_LEVEL,
@@ -36,7 +37,6 @@ from rank.resample import (
     check_resampling,
     percentile_interval,
 )
-from rank.tally import combine_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

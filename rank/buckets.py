@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rank.codes import combine_codes
 from rank.exceptions import InputError
 from rank.gold import Gold, PairGold
-from rank.tally import Tally, combine_codes
+from rank.tally import Tally
 
 EDGE_BASES = ("items", "judged")
 _MOST_GAPS = 50_000_000

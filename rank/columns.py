@@ -11,6 +11,9 @@ import pandas as pd
 
 from rank.exceptions import InputError
 
+#: What tells contexts apart.
+CONTEXT_COLUMNS = ["dataset", "context"]
+
 
 def id_strings(
     column: pd.Series, name: str, *, allow_empty: bool = False, decimals: str = "refuse"

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from rank.columns import describe_rows, finite_numbers, id_strings, list_some
+from rank.codes import combine_codes
+from rank.columns import CONTEXT_COLUMNS, describe_rows, finite_numbers, id_strings, list_some
 from rank.exceptions import InputError
-from rank.tally import CONTEXT_COLUMNS, Tally, combine_codes
+from rank.tally import Tally
 
 #: Codes of `PairGold.winner`.
 GOLD_I, GOLD_J, GOLD_TIE, NO_GOLD = 0, 1, 2, -1

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from rank.columns import CONTEXT_COLUMNS
 from rank.dense import certified, fit_scores
 from rank.exceptions import InputError
 from rank.gold import GOLD_I, GOLD_J, Gold
 from rank.recovery import _STRENGTH_DECIMALS, RecoveryProblem, is_balanced, rank_values, spearman
-from rank.tally import CONTEXT_COLUMNS, INVALID, Tally
+from rank.tally import INVALID, Tally
 
 Floats = npt.NDArray[np.float64]
 

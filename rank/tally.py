@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from rank.codes import combine_codes, dense_codes
+from rank.columns import CONTEXT_COLUMNS
 from rank.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
 #: "inconsistent" is a row that states the merged result of both orders and says that they differ.
 OUTCOMES = ("i", "j", "tie", "invalid", "inconsistent")
 I_WINS, J_WINS, TIE, INVALID, INCONSISTENT = range(5)
-
-CONTEXT_COLUMNS = ["dataset", "context"]
 
 
 @dataclass(frozen=True)
@@ -190,53 +190,6 @@ def _merge_frames(frames: list[pd.DataFrame]) -> tuple[pd.DataFrame, list[np.nda
     where = {key: code for code, key in enumerate(union)}
     maps = [np.array([where[key] for key in part], dtype=np.int64) for part in keys]
     return pd.DataFrame(union, columns=columns, dtype=object), maps
-
-
-def combine_codes(*parts: tuple[np.ndarray, int]) -> np.ndarray:
-    """Combine code arrays into one int64 key that sorts as the tuple of codes does.
-
-    Parameters
-    ----------
-    *parts : pairs (codes, size)
-        Non-negative codes below their size. Where the sizes do not fit into 63 bits, the codes seen
-        so far are made dense first, which keeps their order.
-    """
-    key, size = parts[0][0].astype(np.int64, copy=False), int(parts[0][1])
-    for codes, n in parts[1:]:
-        n = max(int(n), 1)
-        if size * n >= 2**62:
-            distinct, key = np.unique(key, return_inverse=True)
-            size = len(distinct)
-        key = key * n + codes
-        size *= n
-    return key
-
-
-def dense_codes(key: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Number the distinct values of a key in increasing order.
-
-    Parameters
-    ----------
-    key : ndarray of int64, shape (rows,)
-        Values from 0 to `size` - 1.
-    size : int
-        Decides how: a table of all possible values where there are not many more than rows, else by hashing.
-
-    Returns
-    -------
-    codes : ndarray of int64, shape (rows,)
-    distinct : ndarray of int64
-        Sorted; ``distinct[codes]`` is the key.
-    """
-    if size <= 4 * len(key) + 65_536:
-        present = np.zeros(size, dtype=bool)
-        present[key] = True
-        return (np.cumsum(present, dtype=np.int64) - 1)[key], np.flatnonzero(present)
-    codes, distinct = pd.factorize(key, sort=False)
-    order = np.argsort(distinct)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return place[codes], distinct[order]
 
 
 def build_tally(

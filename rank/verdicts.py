@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from rank.columns import describe_rows, finite_numbers, id_strings, list_some, name_rows
+from rank.codes import combine_codes, dense_codes
+from rank.columns import CONTEXT_COLUMNS, describe_rows, finite_numbers, id_strings, list_some, name_rows
 from rank.exceptions import InputError
-from rank.tally import CONTEXT_COLUMNS, combine_codes, dense_codes
 
 #: Slot-space codes of `VerdictTable.verdict`.
 FIRST, SECOND, TIE, INVALID, INCONSISTENT = range(5)

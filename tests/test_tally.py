@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rank.codes import combine_codes
 from rank.exceptions import InputError
-from rank.tally import OUTCOMES, build_tally, combine_codes
+from rank.tally import OUTCOMES, build_tally
 from tests.strategies import mirrored, rows_of, tally_of, verdict_frames
 
 
