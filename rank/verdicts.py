@@ -605,10 +605,11 @@ def _merge_criteria(key: np.ndarray, verdict: np.ndarray) -> tuple[np.ndarray, n
     """Merge the criteria of each call by majority; return kept rows, verdicts and the number of even splits."""
     _, keep, inverse = np.unique(key, return_index=True, return_inverse=True)
     counts = np.bincount(inverse * 5 + verdict, minlength=5 * len(keep)).reshape(-1, 5)
-    valid = counts[:, [FIRST, SECOND, TIE]]
+    outcomes = np.array([FIRST, SECOND, TIE, INCONSISTENT])
+    valid = counts[:, outcomes]
     top = valid.max(axis=1)
     split = (valid == top[:, None]).sum(axis=1) > 1
-    merged = np.where(top == 0, INVALID, np.where(split, TIE, valid.argmax(axis=1)))
+    merged = np.where(top == 0, INVALID, np.where(split, TIE, outcomes[valid.argmax(axis=1)]))
     return keep, merged, int((split & (top > 0)).sum())
 
 

@@ -394,6 +394,13 @@ def test_criteria_of_different_calls_are_not_mixed_and_repeated_criteria_are_ref
         check_verdicts(pd.concat([frame, frame.iloc[:1]]))
 
 
+def test_criteria_that_state_an_inconsistent_merged_result_stay_inconsistent() -> None:
+    frame = frame_of([("x", "y", "tie (inconsistent)"), ("x", "y", "inconsistent"), ("x", "y", "first")])
+    tally = tally_of(frame.assign(criterion=range(3)))
+    assert tally.counts[0, :, INCONSISTENT].tolist() == [1, 1]
+    assert tally.ledger["n_invalid"] == 0
+
+
 def test_scores_give_the_verdict_where_none_is_stated() -> None:
     frame = pd.DataFrame(
         {
