@@ -20,7 +20,11 @@ COMMANDS = {
     ),
     "proxies": ("analyses.proxies_command", "proxies_command", "which proxy goes with rho"),
     "compare": ("analyses.compare_command", "compare_command", "two judges on the pairs both have judged"),
-    "levers": ("analyses.levers_command", "levers_command", "what rho would become if some verdicts were fixed"),
+    "levers": (
+        "analyses.levers_command",
+        "levers_command",
+        "what rho would become if some verdicts were fixed",
+    ),
 }
 
 

@@ -54,7 +54,7 @@ def audit_command(argv: Sequence[str]) -> None:
     from rank.streaming import read_tally
 
     tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
-    gold = read_gold(args.gold) if args.gold else None
+    gold = read_gold(args.gold, gap_digits=args.gap_digits) if args.gold else None
     studies = list(
         progress(
             study_groups(tally, gold, study_options(args), rng=args.seed, n_jobs=args.jobs, dask=args.dask),

@@ -129,7 +129,7 @@ def cells_command(argv: Sequence[str]) -> None:
             f"{len(cells.table)} summary rows read, in {unit}; q_u = 1/2 (forced binary verdicts) is assumed"
         )
     else:
-        gold = read_gold(args.gold) if args.gold else None
+        gold = read_gold(args.gold, gap_digits=args.gap_digits) if args.gold else None
         if gold is not None:
             gold.require_coverage(found)
             notes += gold.coverage_notes(found)

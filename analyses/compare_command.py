@@ -96,7 +96,7 @@ def compare_command(argv: Sequence[str]) -> None:
     from rank.streaming import read_tally
 
     tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
-    gold = read_gold(args.gold) if args.gold else None
+    gold = read_gold(args.gold, gap_digits=args.gap_digits) if args.gold else None
     notes = [*tally.notes, tally.count_note()]
     if gold is not None:
         gold.require_coverage(tally)

@@ -97,7 +97,7 @@ def levers_command(argv: Sequence[str]) -> None:
     if args.top < 1:
         raise InputError(f"--top must be at least 1, found {args.top}")
     tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
-    gold = read_gold(args.gold)
+    gold = read_gold(args.gold, gap_digits=args.gap_digits)
     if gold.kind != "items":
         raise InputError(
             f"{args.gold}: levers move rho, which needs gold scores of items (columns item, score); pair gold has none"

@@ -77,7 +77,7 @@ def proxies_command(argv: Sequence[str]) -> None:
     else:
         if not args.gold:
             raise InputError("the proxies are correlated with rho, which needs item gold; add --gold")
-        gold = read_gold(args.gold)
+        gold = read_gold(args.gold, gap_digits=args.gap_digits)
         studies = progress(
             study_groups(
                 found,

@@ -96,7 +96,7 @@ def _rank(argv: list[str]) -> None:
     from rank.streaming import read_tally
 
     tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
-    gold = read_gold(args.gold) if args.gold else None
+    gold = read_gold(args.gold, gap_digits=args.gap_digits) if args.gold else None
     options = RankingOptions(
         method=args.method,
         ties=args.ties,

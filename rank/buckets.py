@@ -87,6 +87,22 @@ def within_context_gaps(tally: Tally, gold: Gold) -> np.ndarray:
     return np.concatenate(gaps) if gaps else np.zeros(0)
 
 
+def _near_edges(gap: np.ndarray, edges: np.ndarray, gold: Gold) -> list[str]:
+    """Say where gold that was rounded in its file may have parted equal gaps."""
+    decimals = gold.decimals
+    if gold.gap_digits is not None or not decimals:
+        return []
+    unit = 10.0**-decimals
+    distance = np.abs(gap[:, None] - edges)
+    near = int(((distance > unit / 2) & (distance < 1.5 * unit)).any(axis=1).sum())
+    if not near:
+        return []
+    return [
+        f"{near} pair(s) lie one unit of gold's last decimal ({unit:g}) from an edge; if gold was rounded in its file, "
+        f"equal gaps may be parted there: --gap-digits {decimals - 1} joins them"
+    ]
+
+
 def bucket_gaps(
     tally: Tally,
     gold: Gold,
@@ -160,6 +176,7 @@ def bucket_gaps(
             f"close and far would overlap: the first and the last of the {len(cut)} edges are both {distinct[0]:g} "
             "(too many equal gaps); give edges with --gap-edges, or drop gold ties with --exclude-gold-ties"
         )
+    notes += _near_edges(gap[used], distinct, gold)
     # close: gap <= first edge; between: (edge, edge]; far: gap >= last edge. With one edge, far is gap > edge.
     bucket = np.searchsorted(distinct, gap, side="left")
     if len(distinct) > 1:

@@ -123,13 +123,19 @@ def add_verdict_arguments(
             required=gold == "required",
             help="reference: a file with item,score or item_a,item_b,winner",
         )
+        group.add_argument(
+            "--gap-digits",
+            type=int,
+            metavar="N",
+            help="round gold gaps to N decimals, where scores were rounded in their file (default: as they are)",
+        )
     group.add_argument(
         "--by",
-        nargs="+",
+        nargs="*",
         action="extend",
         metavar="COLUMN",
         help="grouping columns, after the files (default: those of judge, dataset, format, temperature that "
-        "are there)",
+        "are there); --by alone: no groups",
     )
     group.add_argument(
         "--layout", choices=LAYOUTS, help="what the labels in the verdict column mean (default: found out)"

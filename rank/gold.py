@@ -53,11 +53,14 @@ class Gold:
         input had them; ids are strings, scores and gaps floats.
     context_columns : tuple of str
         Which of ``dataset``, ``context`` the gold distinguishes.
+    gap_digits : int or None
+        Decimals that gaps are rounded to, where the scores were rounded in their file.
     """
 
     kind: str
     frame: pd.DataFrame
     context_columns: tuple[str, ...]
+    gap_digits: int | None = None
     _prepared: dict[str, _Matched] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -75,9 +78,18 @@ class Gold:
         """Return ``|a - b|`` of two arrays of gold scores, rounded as `rounded` does.
 
         Without the rounding, gaps that are equal on paper (1.0 - 0.7 and 0.6 - 0.3) differ in their last bits
-        and would fall on two sides of a bucket edge.
+        and would fall on two sides of a bucket edge. With `gap_digits`, rounded to that many decimals.
         """
-        return self.rounded(np.abs(a - b))
+        return self._gap_rounded(np.abs(a - b))
+
+    def _gap_rounded(self, gaps: np.ndarray) -> np.ndarray:
+        return self.rounded(gaps) if self.gap_digits is None else np.round(gaps, self.gap_digits)
+
+    @property
+    def decimals(self) -> int | None:
+        """How many decimals the scores (or gaps) were written with: 0 to 8, or None for more."""
+        values = self.frame["score" if self.kind == "items" else "gap"].dropna().to_numpy()
+        return next((d for d in range(9) if np.array_equal(np.round(values, d), values)), None)
 
     def rounded(self, values: np.ndarray) -> np.ndarray:
         """Round numbers computed from gold at the twelfth digit of its largest score (or gap).
@@ -120,7 +132,8 @@ class Gold:
             score_i = self.scores(tally, tally.context, tally.item_i)
             score_j = self.scores(tally, tally.context, tally.item_j)
             gap = self.gaps(score_i, score_j)
-            winner = np.select([gap == 0, score_i > score_j, score_j > score_i], [2, 0, 1], -1)
+            tied = self.rounded(np.abs(score_i - score_j)) == 0
+            winner = np.select([tied, score_i > score_j, score_j > score_i], [2, 0, 1], -1)
             gold = PairGold(winner.astype(np.int8), gap, score_i, score_j)
         else:
             nan = np.full(tally.n_pairs, np.nan)
@@ -132,7 +145,9 @@ class Gold:
             gap = self._lookup(
                 tally, ["low", "high"], tally.context, items, self.frame["gap"].to_numpy(dtype=float)
             )
-            gold = PairGold(np.where(np.isnan(code), -1, code).astype(np.int8), self.rounded(gap), nan, nan)
+            gold = PairGold(
+                np.where(np.isnan(code), -1, code).astype(np.int8), self._gap_rounded(gap), nan, nan
+            )
         return gold
 
     def require_coverage(self, tally: Tally) -> None:
@@ -248,7 +263,7 @@ def _usable_context_columns(gold: Gold, tally: Tally) -> list[str]:
     return columns
 
 
-def check_gold(frame: pd.DataFrame) -> Gold:
+def check_gold(frame: pd.DataFrame, *, gap_digits: int | None = None) -> Gold:
     """Check a gold table and return it in canonical form.
 
     Parameters
@@ -257,6 +272,9 @@ def check_gold(frame: pd.DataFrame) -> Gold:
         Items: ``item, score[, context][, dataset]`` (higher is better). Pairs:
         ``item_a, item_b, winner[, gap][, context][, dataset]`` (winner an item id of the row or ``tie``).
         Other columns are ignored.
+    gap_digits : int, optional
+        Round gaps to so many decimals, so that scores that were rounded in their file do not part gaps that are
+        equal on paper (thirds written as 0.3333 and 0.6667).
 
     Returns
     -------
@@ -325,4 +343,4 @@ def check_gold(frame: pd.DataFrame) -> Gold:
             f"({list_some(clean[ids[0]][duplicated].unique())}); keep one row each"
             + ("" if context_columns else ", or add a context or dataset column that tells them apart")
         )
-    return Gold(kind, clean.reset_index(drop=True), tuple(context_columns))
+    return Gold(kind, clean.reset_index(drop=True), tuple(context_columns), gap_digits)

@@ -371,3 +371,22 @@ def test_equal_gaps_are_counted_by_value_in_a_study_of_many_scores() -> None:
     assert {(g, b) for g, b in zip(gap, buckets.bucket, strict=True)} == {
         (g, buckets.bucket[gap == g][0]) for g in np.unique(gap)
     }
+
+
+def test_gold_rounded_in_its_file_is_noted_and_gap_digits_join_what_rounding_parted() -> None:
+    thirds = {"a": 1.0, "b": 1.3333, "c": 1.6667, "d": 2.0, "e": 2.3333, "f": 3.0}
+    frame = pd.DataFrame(
+        [(*p, "first") for p in itertools.combinations(thirds, 2)],
+        columns=["item_first", "item_second", "verdict"],
+    )
+    tally = tally_of(frame)
+    plain, joined = check_gold(gold_of(thirds)), check_gold(gold_of(thirds), gap_digits=3)
+    assert plain.decimals == 4
+    as_written = bucket_gaps(tally, plain, plain.align(tally))
+    assert any("--gap-digits 3" in note for note in as_written.notes)
+    rounded = bucket_gaps(tally, joined, joined.align(tally))
+    assert not any("--gap-digits" in note for note in rounded.notes)
+    third = np.isclose(joined.align(tally).gap, 1 / 3, atol=0.001)
+    assert third.sum() == 4
+    assert len(set(rounded.bucket[third])) == 1
+    assert set(joined.align(tally).gap[third]) == {0.333}
