@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from rank.command import (
     Column,
     Section,
+    add_mode_arguments,
     add_output_arguments,
+    add_resampling_arguments,
+    add_tie_credit_argument,
     add_verdict_arguments,
     batch_options,
     build_parser,
@@ -67,33 +70,9 @@ def cells_command(argv: Sequence[str]) -> None:
         metavar="COLUMN",
         help="C, A - phi q_u and T per level of this column, and which of them moved",
     )
-    study.add_argument(
-        "--high-repeatability",
-        type=float,
-        default=0.90,
-        metavar="C",
-        help="C from here on is high (default: 0.90)",
-    )
-    study.add_argument(
-        "--low-flip-rate",
-        type=float,
-        default=0.20,
-        metavar="PHI",
-        help="phi up to here is low (default: 0.20)",
-    )
-    study.add_argument(
-        "--tie-credit",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="credit of a tie on decided gold (default: 0)",
-    )
-    study.add_argument(
-        "--resamples", type=int, default=2000, metavar="N", help="bootstrap resamples (default: 2000)"
-    )
-    study.add_argument(
-        "--confidence", type=float, default=0.95, metavar="X", help="level of the intervals (default: 0.95)"
-    )
+    add_mode_arguments(study)
+    add_tie_credit_argument(study)
+    add_resampling_arguments(study)
     parser.add_argument("--plot", metavar="PATH", help="draw the dispersion")
     add_output_arguments(parser)
     args = parser.parse_args(list(argv))

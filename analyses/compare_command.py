@@ -9,6 +9,9 @@ from rank.command import (
     Column,
     Section,
     add_output_arguments,
+    add_recovery_arguments,
+    add_resampling_arguments,
+    add_tie_credit_argument,
     add_verdict_arguments,
     batch_options,
     build_parser,
@@ -63,27 +66,9 @@ def compare_command(argv: Sequence[str]) -> None:
         "--family", choices=("all", "metric", "comparison"), default="all",
         help="Holm over all tests shown, over the pairs for each metric, or over the metrics for each pair (default: all)",
     )  # fmt: skip
-    study.add_argument(
-        "--tie-credit",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="credit of a tie on decided gold (default: 0)",
-    )
-    study.add_argument(
-        "--level", choices=("auto", "system", "context"), default="auto",
-        help="rho of one ranking over pooled contexts, or averaged over contexts (default: auto)",
-    )  # fmt: skip
-    study.add_argument(
-        "--alpha", type=float, default=0.0, metavar="X",
-        help="pseudo-wins per compared ordered pair, for rankings without a finite maximum (default: 0)",
-    )  # fmt: skip
-    study.add_argument(
-        "--resamples", type=int, default=2000, metavar="N", help="bootstrap resamples (default: 2000)"
-    )
-    study.add_argument(
-        "--confidence", type=float, default=0.95, metavar="X", help="level of the intervals (default: 0.95)"
-    )
+    add_tie_credit_argument(study)
+    add_recovery_arguments(study)
+    add_resampling_arguments(study)
     add_output_arguments(parser)
     args = parser.parse_args(list(argv))
 

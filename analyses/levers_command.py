@@ -9,7 +9,10 @@ from rank.command import (
     Column,
     Report,
     Section,
+    add_bucket_arguments,
     add_output_arguments,
+    add_recovery_arguments,
+    add_resampling_arguments,
     add_verdict_arguments,
     batch_options,
     build_parser,
@@ -42,38 +45,10 @@ def levers_command(argv: Sequence[str]) -> None:
         example=EXAMPLE,
     )
     add_verdict_arguments(parser, gold="required")
-    buckets = parser.add_argument_group("gap buckets")
-    buckets.add_argument(
-        "--buckets", type=int, default=4, metavar="K", help="number of quantile buckets (default: 4)"
-    )
-    buckets.add_argument(
-        "--edges", choices=("items", "judged"), default="items",
-        help="quantiles over all within-context pairs of the judged items, or over the judged pairs (default: items)",
-    )  # fmt: skip
-    buckets.add_argument(
-        "--gap-edges", type=float, nargs="+", metavar="GAP", help="fixed edges instead of quantiles"
-    )
-    buckets.add_argument(
-        "--exclude-gold-ties", action="store_true", help="leave out pairs whose gold gap is zero"
-    )
+    add_bucket_arguments(parser)
     measure = parser.add_argument_group("measuring")
-    measure.add_argument(
-        "--level", choices=("auto", "system", "context"), default="auto",
-        help="rho of one ranking over pooled contexts, or averaged over contexts (default: auto)",
-    )  # fmt: skip
-    measure.add_argument(
-        "--alpha",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="pseudo-wins per compared ordered pair (default: 0)",
-    )
-    measure.add_argument(
-        "--resamples", type=int, default=1000, metavar="N", help="bootstrap resamples (default: 1000)"
-    )
-    measure.add_argument(
-        "--confidence", type=float, default=0.95, metavar="X", help="level of the intervals (default: 0.95)"
-    )
+    add_recovery_arguments(measure)
+    add_resampling_arguments(measure, resamples=1000)
     files = parser.add_argument_group("single verdicts")
     files.add_argument(
         "--check-first",

@@ -7,7 +7,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rank.command import add_output_arguments, add_verdict_arguments, build_parser, run
+from rank.command import (
+    add_bucket_arguments,
+    add_mode_arguments,
+    add_output_arguments,
+    add_recovery_arguments,
+    add_resampling_arguments,
+    add_tie_credit_argument,
+    add_verdict_arguments,
+    build_parser,
+    run,
+)
 
 if TYPE_CHECKING:
     from difficulty.study import GroupStudy, StudyOptions
@@ -26,61 +36,17 @@ _MOST_SENTENCES = 6
 
 def add_study_arguments(parser: argparse.ArgumentParser) -> None:
     """Add every option of `difficulty.study.StudyOptions`."""
-    buckets = parser.add_argument_group("gap buckets")
-    buckets.add_argument(
-        "--buckets", type=int, default=4, metavar="K", help="number of quantile buckets (default: 4)"
-    )
-    buckets.add_argument(
-        "--edges", choices=("items", "judged"), default="items",
-        help="quantiles over all within-context pairs of the judged items, or over the judged pairs (default: items)",
-    )  # fmt: skip
-    buckets.add_argument(
-        "--gap-edges", type=float, nargs="+", metavar="GAP", help="fixed edges instead of quantiles"
-    )
-    buckets.add_argument(
-        "--exclude-gold-ties", action="store_true", help="leave out pairs whose gold gap is zero"
-    )
+    buckets = add_bucket_arguments(parser)
     buckets.add_argument(
         "--gold-scale", choices=("unknown", "strengths", "rescale"), default="unknown",
         help="strengths: gold scores are Bradley-Terry log-strengths; rescale: fit the factor that makes them so. "
         "Either adds what a calibrated judge would show (default: unknown)",
     )  # fmt: skip
     measure = parser.add_argument_group("measuring")
-    measure.add_argument(
-        "--tie-credit",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="credit of a tie on decided gold (default: 0)",
-    )
-    measure.add_argument(
-        "--level", choices=("auto", "system", "context"), default="auto",
-        help="rho of one ranking over pooled contexts, or averaged over contexts (default: auto)",
-    )  # fmt: skip
-    measure.add_argument(
-        "--alpha", type=float, default=0.0, metavar="X",
-        help="pseudo-wins per compared ordered pair, for rankings without a finite maximum (default: 0)",
-    )  # fmt: skip
-    measure.add_argument(
-        "--high-repeatability",
-        type=float,
-        default=0.90,
-        metavar="C",
-        help="C from here on is high (default: 0.90)",
-    )
-    measure.add_argument(
-        "--low-flip-rate",
-        type=float,
-        default=0.20,
-        metavar="PHI",
-        help="phi up to here is low (default: 0.20)",
-    )
-    measure.add_argument(
-        "--resamples", type=int, default=2000, metavar="N", help="bootstrap resamples (default: 2000)"
-    )
-    measure.add_argument(
-        "--confidence", type=float, default=0.95, metavar="X", help="level of the intervals (default: 0.95)"
-    )
+    add_tie_credit_argument(measure)
+    add_recovery_arguments(measure)
+    add_mode_arguments(measure)
+    add_resampling_arguments(measure)
 
 
 def study_options(args: argparse.Namespace) -> StudyOptions:

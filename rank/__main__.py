@@ -7,7 +7,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rank.command import add_output_arguments, add_verdict_arguments, build_parser, run
+from rank.command import (
+    add_level_argument,
+    add_output_arguments,
+    add_resampling_arguments,
+    add_verdict_arguments,
+    build_parser,
+    run,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,16 +80,8 @@ def _build_parser() -> argparse.ArgumentParser:
         "--cross-check", action="store_true", help="refit with choix and print the largest difference"
     )
     measure = parser.add_argument_group("measuring")
-    measure.add_argument(
-        "--level", choices=("auto", "system", "context"), default="auto",
-        help="rho of one ranking over pooled contexts, or averaged over contexts (default: auto)",
-    )  # fmt: skip
-    measure.add_argument(
-        "--resamples", type=int, default=2000, metavar="N", help="bootstrap resamples (default: 2000)"
-    )
-    measure.add_argument(
-        "--confidence", type=float, default=0.95, metavar="X", help="level of the intervals (default: 0.95)"
-    )
+    add_level_argument(measure)
+    add_resampling_arguments(measure)
     add_output_arguments(parser)
     return parser
 

@@ -28,7 +28,13 @@ __all__ = [
     "Column",
     "Report",
     "Section",
+    "add_bucket_arguments",
+    "add_level_argument",
+    "add_mode_arguments",
     "add_output_arguments",
+    "add_recovery_arguments",
+    "add_resampling_arguments",
+    "add_tie_credit_argument",
     "add_verdict_arguments",
     "batch_options",
     "build_parser",
@@ -195,6 +201,92 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"a whole number from 1 on is needed, not {text!r}")
     return number
+
+
+def add_bucket_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add how pairs are sorted into buckets of the gold gap; return the group for more of the kind."""
+    group = parser.add_argument_group("gap buckets")
+    group.add_argument(
+        "--buckets", type=int, default=4, metavar="K", help="number of quantile buckets (default: 4)"
+    )
+    group.add_argument(
+        "--edges",
+        choices=("items", "judged"),
+        default="items",
+        help="quantiles over all within-context pairs of the judged items, or over the judged pairs (default: items)",
+    )
+    group.add_argument(
+        "--gap-edges", type=float, nargs="+", metavar="GAP", help="fixed edges instead of quantiles"
+    )
+    group.add_argument(
+        "--exclude-gold-ties", action="store_true", help="leave out pairs whose gold gap is zero"
+    )
+    return group
+
+
+def add_tie_credit_argument(group: argparse._ArgumentGroup) -> None:
+    """Add ``--tie-credit``."""
+    group.add_argument(
+        "--tie-credit",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="credit of a tie on decided gold (default: 0)",
+    )
+
+
+def add_mode_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the thresholds between failure modes."""
+    group.add_argument(
+        "--high-repeatability",
+        type=float,
+        default=0.90,
+        metavar="C",
+        help="C from here on is high (default: 0.90)",
+    )
+    group.add_argument(
+        "--low-flip-rate",
+        type=float,
+        default=0.20,
+        metavar="PHI",
+        help="phi up to here is low (default: 0.20)",
+    )
+
+
+def add_level_argument(group: argparse._ArgumentGroup) -> None:
+    """Add ``--level``: which rankings are held against gold."""
+    group.add_argument(
+        "--level",
+        choices=("auto", "system", "context"),
+        default="auto",
+        help="rho of one ranking over pooled contexts, or averaged over contexts (default: auto)",
+    )
+
+
+def add_recovery_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add ``--level`` and ``--alpha``: how verdicts become a ranking that is held against gold."""
+    add_level_argument(group)
+    group.add_argument(
+        "--alpha",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="pseudo-wins per compared ordered pair, for rankings without a finite maximum (default: 0)",
+    )
+
+
+def add_resampling_arguments(group: argparse._ArgumentGroup, *, resamples: int = 2000) -> None:
+    """Add ``--resamples`` and ``--confidence``."""
+    group.add_argument(
+        "--resamples",
+        type=int,
+        default=resamples,
+        metavar="N",
+        help=f"bootstrap resamples (default: {resamples})",
+    )
+    group.add_argument(
+        "--confidence", type=float, default=0.95, metavar="X", help="level of the intervals (default: 0.95)"
+    )
 
 
 def _seed(text: str) -> int:
