@@ -6,6 +6,7 @@ P(i beats j) = 1 / (1 + exp(-(theta_i - theta_j))), theta in nats, mean 0 in eac
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +27,7 @@ from rank.pair_counts import (
     make_design,
     outcomes,
 )
+from rank.parallel import one_thread
 from rank.solvers import DEFAULT_ITERATIONS
 
 __all__ = [
@@ -41,6 +43,9 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _STD_ERROR_ITEMS = 3000
+
+#: Below this, threads of matrix products wait for each other longer than they work.
+_ONE_THREAD_ITEMS = 500
 
 
 @dataclass(frozen=True)
@@ -285,33 +290,34 @@ def fit_bradley_terry(
     starts = _check_start(start, n_items, batch)
     fits: list[OneFit | None] = [None] * flat.shape[0]
     deferred = None
-    if order is None and starts is None:
-        fits, deferred = fit_densely(left, right, flat, n_items, options)
-    if any(fit is None for fit in fits):
-        check_counts(array)
-        design = make_design(left, right, n_items, array.shape[-2], order)
-        for b in [b for b, fit in enumerate(fits) if fit is None]:
-            where = (
-                ""
-                if not batch
-                else f"fit {', '.join(str(k) for k in np.unravel_index(b, batch))} of the batch: "
-            )
-            try:
-                fits[b] = fit_one(design, flat[b], options, None if starts is None else starts[b])
-            except NoMaximumError as error:
-                if on_no_maximum == "nan":
-                    fits[b] = no_fit(design, options, str(error))
-                    continue
-                if not batch:
-                    raise
-                raise NoMaximumError(
-                    where + str(error),
-                    components=error.components,
-                    never_win=error.never_win,
-                    never_lose=error.never_lose,
-                ) from None
-            except ConvergenceError as error:
-                raise ConvergenceError(where + str(error)) from None
+    with one_thread() if n_items < _ONE_THREAD_ITEMS else contextlib.nullcontext():
+        if order is None and starts is None:
+            fits, deferred = fit_densely(left, right, flat, n_items, options)
+        if any(fit is None for fit in fits):
+            check_counts(array)
+            design = make_design(left, right, n_items, array.shape[-2], order)
+            for b in [b for b, fit in enumerate(fits) if fit is None]:
+                where = (
+                    ""
+                    if not batch
+                    else f"fit {', '.join(str(k) for k in np.unravel_index(b, batch))} of the batch: "
+                )
+                try:
+                    fits[b] = fit_one(design, flat[b], options, None if starts is None else starts[b])
+                except NoMaximumError as error:
+                    if on_no_maximum == "nan":
+                        fits[b] = no_fit(design, options, str(error))
+                        continue
+                    if not batch:
+                        raise
+                    raise NoMaximumError(
+                        where + str(error),
+                        components=error.components,
+                        never_win=error.never_win,
+                        never_lose=error.never_lose,
+                    ) from None
+                except ConvergenceError as error:
+                    raise ConvergenceError(where + str(error)) from None
     labels = () if order is None else order.labels
     return _assemble(
         [fit for fit in fits if fit is not None],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -50,7 +51,7 @@ def map_tasks(
     Yields
     ------
     result
-        The first error of a task, in the order of the tasks, is raised.
+        An error of a task is raised instead; with local processes it may come before earlier results.
 
     Raises
     ------
@@ -120,11 +121,12 @@ def one_thread() -> contextlib.AbstractContextManager[Any]:
     For many small products: threads that wait for each other cost more than they save, and several times more
     when the cores are busy with something else.
     """
-    return _thread_controller().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+    # SciPy brings a library of its own, which is found once it is loaded.
+    return _thread_controller("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
 
 
-@lru_cache(maxsize=1)
-def _thread_controller() -> Any:
+@lru_cache(maxsize=2)
+def _thread_controller(with_scipy: bool) -> Any:
     import numpy as np
     from threadpoolctl import ThreadpoolController
 

@@ -53,7 +53,6 @@ def fail_on_three(number: int) -> int:
 def test_results_come_in_order_and_errors_keep_what_they_carry(n_jobs: int) -> None:
     assert list(map_tasks(abs, [-3, 2, -1], n_jobs=n_jobs)) == [3, 2, 1]
     results = map_tasks(fail_on_three, range(6), n_jobs=n_jobs)
-    assert next(results) == 0
     with pytest.raises(NoMaximumError) as caught:
         list(results)
     assert caught.value.never_win == ("3",)
