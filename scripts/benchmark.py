@@ -808,6 +808,9 @@ def scaling(path: Path, quick: bool) -> dict[str, float]:
         panel.loglog(sizes, seconds, "o-")
         panel.set_title(f"{label}\nexponent {exponents[label]:.2f}", fontsize=9)
         panel.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=7)
+        # The same number of decades in every panel, so that slopes can be compared by eye.
+        middle = float(np.exp(np.mean(np.log(seconds))))
+        panel.set_ylim(middle / 12, middle * 12)
         panel.minorticks_off()
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("seconds")

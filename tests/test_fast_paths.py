@@ -1,0 +1,208 @@
+"""Every fast path against the plain one."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from difficulty.reliability import measure_reliability, metrics_from_sums, pair_statistics
+from difficulty.triads import count_triads
+from rank.bradley_terry import fit_bradley_terry
+from rank.recovery import draw_clusters, rank_values, resample_clusters, spearman
+from rank.resample import bootstrap_sums
+from rank.tally import Tally, build_tally, tally_verdicts
+from rank.verdicts import check_verdicts
+
+
+def random_rows(rng: np.random.Generator, n: int) -> pd.DataFrame:
+    items = np.array(["a", "b", "c", "d"], dtype=object)
+    first = rng.integers(0, 4, n)
+    second = (first + rng.integers(1, 4, n)) % 4
+    return pd.DataFrame(
+        {
+            "item_first": items[first],
+            "item_second": items[second],
+            "verdict": rng.choice(["first", "second", "tie", ""], n),
+            "judge": rng.choice(["x", "y"], n),
+            "context": rng.choice(["p", "q", "r"], n),
+        }
+    )
+
+
+def test_tally_equals_counting_row_by_row() -> None:
+    frame = random_rows(np.random.default_rng(0), 300)
+    table = check_verdicts(frame, number_runs=True)
+    tally = tally_verdicts(table)
+    counted: dict[tuple[str, ...], int] = {}
+    for row in frame.itertuples():
+        low, high = sorted([row.item_first, row.item_second])
+        outcome = {"first": row.item_first, "second": row.item_second}.get(row.verdict, row.verdict)
+        outcome = {low: "i", high: "j", "tie": "tie", "": "invalid"}[outcome]
+        key = (row.judge, row.context, low, high, row.item_first, outcome)
+        counted[key] = counted.get(key, 0) + 1
+    long = tally.to_frame().melt(
+        ["judge", "context", "item_i", "item_j", "item_first"],
+        [f"n_{name}" for name in ("i", "j", "tie", "invalid", "inconsistent")],
+    )
+    found = {
+        (r.judge, r.context, r.item_i, r.item_j, r.item_first, r.variable[2:]): r.value
+        for r in long.itertuples()
+        if r.value
+    }
+    assert found == counted
+
+
+def test_runs_are_numbered_as_a_counter_per_call_would() -> None:
+    frame = random_rows(np.random.default_rng(1), 400)
+    table = check_verdicts(frame, number_runs=True)
+    seen: dict[tuple[str, ...], int] = {}
+    for run, row in zip(table.run, frame.itertuples(), strict=True):
+        key = (row.judge, row.context, row.item_first, row.item_second)
+        assert run == seen.get(key, 0)
+        seen[key] = run + 1
+
+
+def test_repeated_rows_of_a_tally_add_up_as_one_at_a_time() -> None:
+    rng = np.random.default_rng(2)
+    n = 200
+    i = rng.integers(0, 5, n)
+    j = (i + rng.integers(1, 5, n)) % 5
+    group, context = rng.integers(0, 2, n), rng.integers(0, 3, n)
+    counts = rng.integers(0, 4, (n, 2, 5))
+    tally = build_tally(
+        pd.DataFrame({"judge": ["x", "y"]}, dtype=object),
+        pd.DataFrame({"dataset": "", "context": list("pqr")}, dtype=object),
+        np.array(list("abcde"), dtype=object), group, context, i, j, counts, has_context=True,
+    )  # fmt: skip
+    plain = np.zeros((2, 3, 5, 5, 2, 5), dtype=int)
+    for k in range(n):
+        for order, outcome in itertools.product(range(2), range(5)):
+            a, b, o, y = i[k], j[k], order, outcome
+            if a > b:
+                a, b, o, y = b, a, 1 - o, {0: 1, 1: 0}.get(y, y)
+            plain[group[k], context[k], a, b, o, y] += counts[k, order, outcome]
+    np.testing.assert_array_equal(tally.counts, plain[tally.group, tally.context, tally.item_i, tally.item_j])
+    assert tally.counts.sum() == counts.sum()
+
+
+@pytest.mark.parametrize("n_items", [4, 9, 70])
+@pytest.mark.parametrize("equal_totals", [True, False])
+@pytest.mark.parametrize("prior_sd", [None, 2.0])
+def test_batch_of_dense_fits_equals_each_fit_by_the_sparse_method(
+    n_items: int, equal_totals: bool, prior_sd: float | None
+) -> None:
+    rng = np.random.default_rng(n_items)
+    theta = rng.normal(size=n_items)
+    i, j = np.triu_indices(n_items, 1)
+    total = 12 if equal_totals else rng.integers(6, 20, (5, len(i)))
+    wins = rng.binomial(total, 1 / (1 + np.exp(theta[j] - theta[i])), size=(5, len(i)))
+    ties = rng.binomial(wins, 0.2)
+    counts = np.stack([wins - ties, total - wins, ties], axis=-1)
+    batch = fit_bradley_terry(i, j, counts, prior_sd=prior_sd, on_no_maximum="nan")
+    for k, one in enumerate(counts):
+        # With an order effect asked for, or mm, the general method is taken; mm knows nothing of dense kernels.
+        plain = fit_bradley_terry(i, j, one, prior_sd=prior_sd, method="mm", on_no_maximum="nan")
+        np.testing.assert_allclose(batch.strengths[k], plain.strengths, atol=1e-7)
+        single = fit_bradley_terry(i, j, one, prior_sd=prior_sd, on_no_maximum="nan")
+        np.testing.assert_allclose(batch.strengths[k], single.strengths, atol=1e-9)
+        np.testing.assert_allclose(batch.log_likelihood[k], plain.log_likelihood, rtol=1e-10)
+
+
+def test_order_by_scores_is_that_of_the_fits_in_a_balanced_round_robin() -> None:
+    rng = np.random.default_rng(4)
+    i, j = np.triu_indices(15, 1)
+    wins = rng.binomial(6, 0.5, size=(40, len(i))).astype(float)
+    both = np.stack([wins, 6 - wins], axis=-1)
+    values, defined = rank_values(i, j, both, 15)
+    assert defined.all()
+    counts = np.concatenate([both, np.zeros((*wins.shape, 1))], axis=-1)
+    strengths = np.round(np.asarray(fit_bradley_terry(i, j, counts, std_errors="none").strengths), 7)
+    gold = rng.normal(size=15)
+    np.testing.assert_allclose(spearman(values, gold), spearman(strengths, gold), atol=1e-12)
+
+
+@pytest.mark.parametrize("complete", [1.0, 0.6])
+def test_triad_products_equal_listing_every_triple(complete: float) -> None:
+    rng = np.random.default_rng(5)
+    n = 14
+    i, j = np.triu_indices(n, 1)
+    keep = rng.random(len(i)) < complete
+    i, j = i[keep], j[keep]
+    verdict = rng.choice(3, len(i)).astype(np.int8)
+    code = np.full((n, n), -1)
+    code[i, j] = verdict
+    code[j, i] = np.where(verdict == 2, 2, 1 - verdict)
+    cyclic = mixed = inequality = whole = 0
+    for a, b, c in itertools.combinations(range(n), 3):
+        edges = [code[a, b], code[b, c], code[c, a]]
+        if min(edges) < 0:
+            continue
+        whole += 1
+        ties = edges.count(2)
+        cyclic += edges in ([0, 0, 0], [1, 1, 1])
+        inequality += ties == 2
+        if ties == 1:
+            rest = [edge for edge in edges if edge != 2]
+            mixed += rest[0] == rest[1]
+    found = count_triads(i, j, verdict, n_items=n)
+    assert (found.n_complete, found.n_cyclic) == (whole, cyclic)
+    assert (found.n_mixed, found.n_inequality) == (mixed, inequality)
+
+
+def reliability_tally(n_pairs: int) -> Tally:
+    rng = np.random.default_rng(6)
+    low, high = np.triu_indices(60, 1)
+    chosen = rng.choice(len(low), n_pairs, replace=False)
+    counts = np.zeros((n_pairs, 2, 5), dtype=np.int64)
+    counts[..., 0] = rng.binomial(3, rng.random((n_pairs, 1)), (n_pairs, 2))
+    counts[..., 1] = 3 - counts[..., 0]
+    return build_tally(
+        pd.DataFrame(index=range(1)),
+        pd.DataFrame({"dataset": [""], "context": [""]}, dtype=object),
+        np.array([f"i{k:02d}" for k in range(60)], dtype=object),
+        np.zeros(n_pairs, dtype=np.int64), np.zeros(n_pairs, dtype=np.int64), low[chosen], high[chosen],
+        counts, has_context=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("n", "distinct"), [(400, 5), (60, 60)], ids=["multinomial", "one by one"])
+def test_bootstrap_on_distinct_rows_has_the_distribution_of_one_on_indices(n: int, distinct: int) -> None:
+    rng = np.random.default_rng(7)
+    rows = rng.integers(0, 9, (distinct, 3)).astype(float)[rng.integers(0, distinct, n)]
+    fast = bootstrap_sums(rows, 6_000, rng=1)
+    index = np.random.default_rng(2).integers(0, n, (6_000, n))
+    plain = rows[index].sum(axis=1)
+    scale = plain.std(axis=0)
+    np.testing.assert_allclose(fast.mean(axis=0), plain.mean(axis=0), atol=5 * scale.max() / np.sqrt(3_000))
+    np.testing.assert_allclose(np.cov(fast.T), np.cov(plain.T), atol=0.12 * scale.max() ** 2)
+    for q in (0.025, 0.975):
+        np.testing.assert_allclose(
+            np.quantile(fast, q, axis=0), np.quantile(plain, q, axis=0), atol=0.2 * scale.max()
+        )
+
+
+def test_intervals_of_metrics_are_those_of_a_bootstrap_that_recounts_every_resample() -> None:
+    tally = reliability_tally(250)
+    table = measure_reliability(tally, n_resamples=4_000, rng=1)
+    rng = np.random.default_rng(2)
+    samples = []
+    for _ in range(1_500):
+        drawn = tally.counts[rng.integers(0, 250, 250)]
+        samples.append(metrics_from_sums(pair_statistics(drawn).sum(axis=0))["flip_rate"])
+    low, high = np.quantile(samples, [0.025, 0.975])
+    assert table.low["flip_rate"][0] == pytest.approx(low, abs=0.012)
+    assert table.high["flip_rate"][0] == pytest.approx(high, abs=0.012)
+
+
+def test_blocks_of_cluster_draws_are_the_draws_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import rank.recovery
+
+    key = np.random.default_rng(8).integers(0, 9, 37)
+    at_once = resample_clusters(key, 50, np.random.default_rng(1))
+    monkeypatch.setattr(rank.recovery, "_CHUNK_BYTES", 32 * 37 * 7)
+    blocks = list(draw_clusters(key, 50, np.random.default_rng(1)))
+    assert [len(block) for block in blocks] == [7] * 7 + [1]
+    np.testing.assert_array_equal(np.concatenate(blocks), at_once)
