@@ -16,6 +16,7 @@ from rank.resample import (
     Interval,
     check_resampling,
     content_hash,
+    correlation_interval,
     percentile_interval,
     seed_of,
 )
@@ -522,8 +523,9 @@ def recover_ranking(
     blocks = map(problem.resample, draw_clusters(problem.cluster_key(), n_resamples, generator))
     rho_samples, tau_samples = np.concatenate([np.stack(block) for block in blocks], axis=1)
     over_items = _resample_items(values[0][known], problem.score[known], n_resamples, generator)
-    interval = percentile_interval(rho_samples, rho[0], level=confidence, bounds=(-1.0, 1.0))
-    tau_interval = percentile_interval(tau_samples, tau[0], level=confidence, bounds=(-1.0, 1.0))
+    n_items = int(known.sum())
+    interval = correlation_interval(rho_samples, rho[0], n_items, level=confidence)
+    tau_interval = correlation_interval(tau_samples, tau[0], n_items, level=confidence)
     items_interval = percentile_interval(over_items, rho[0], level=confidence, bounds=(-1.0, 1.0))
     n_undefined = int(np.isnan(rho_samples).sum())
     if problem.n_clusters == 1:

@@ -28,6 +28,8 @@ from rank.recovery import (
     resample_clusters,
     spearman,
 )
+from simulate.judges import JudgeSettings, simulate_judge
+from simulate.population import draw_population
 from tests.strategies import mirrored, relabelled, rows_of, studies, tally_of
 
 small = st.integers(-2, 2).map(float)
@@ -355,3 +357,25 @@ def test_resampled_rho_equals_rho_of_the_rows_repeated() -> None:
     assert problem.rho(problem.wins[None])[0] == pytest.approx(
         recover_ranking(tally_of(frame), gold, n_resamples=0).spearman
     )
+
+
+def test_interval_of_rho_surrounds_the_estimate_where_percentiles_of_noisier_resamples_leave_it_out() -> None:
+    judge = simulate_judge(draw_population(40, rng=3), -0.5, settings=JudgeSettings(agreement=0.7), rng=4)
+    recovery = recover_ranking(judge.to_tally(), judge.to_gold(), rng=1)
+    # The bias this guards against: resampled rankings lie below the estimate, almost all of them.
+    assert np.mean(recovery.samples < recovery.spearman) > 0.9
+    assert recovery.spearman_low + 0.02 < recovery.spearman < recovery.spearman_high - 0.01
+    # Witness: the spread over repetitions of the same kind of judge.
+    repeated = np.array(
+        [
+            float(recover_ranking(one.to_tally(), one.to_gold(), n_resamples=0, rng=1).spearman)
+            for one in (
+                simulate_judge(
+                    draw_population(40, rng=100 + k), -0.5, settings=JudgeSettings(agreement=0.7), rng=k
+                )
+                for k in range(40)
+            )
+        ]
+    )
+    width = recovery.spearman_high - recovery.spearman_low
+    assert 0.5 < width / (2 * 1.96 * repeated.std(ddof=1)) < 2.0
