@@ -1,6 +1,7 @@
 """Generalizability study: which facet of a judging design moves the verdict, and what more of it would buy.
 
-The verdict direction y (1: the canonical item i wins, 0: item j wins) of a call is modelled as
+The verdict direction y (1: the canonical item i wins, 0: item j wins) of a call is modelled as (which item of a
+pair is the canonical one follows from the verdicts, never from names: see `g_study_of_tally`)
 
     y = mean + pair + judge + format + order + pair:judge + pair:format + pair:order + residual
 
@@ -85,6 +86,9 @@ class GStudy:
         Verdicts used; (pair, judge, format, order) cells they fall into.
     n_invalid : int
         Verdicts that carry no direction (unparsed, or ties with ``ties="drop"``) and were left out.
+    confounded : tuple of str
+        Facets whose every contrast is also one of another facet (each judge seen with one format only: then the
+        format is). Their share may belong to the other one, so `d_study` does not project over them.
     balanced : bool
         Every cell present, with the same number of runs.
     method : str
@@ -111,6 +115,7 @@ class GStudy:
     n_verdicts: int
     n_cells: int
     n_invalid: int
+    confounded: tuple[str, ...]
     balanced: bool
     method: str
     log_likelihood: float
@@ -135,10 +140,11 @@ class DStudy:
     n_calls : (D,) int
         Calls per pair, the product of the four.
     generalizability : (D,) float
-        E rho^2, reliability of the order of pairs (relative error).
+        G coefficient (E rho^2 in the literature; no rank correlation), reliability of the order of pairs
+        (relative error).
     dependability : (D,) float
-        Phi, reliability of the absolute value (main effects of the facets count as error). Never above E
-        rho^2.
+        Index of dependability (Phi in the literature; no flip rate), reliability of the absolute value (main
+        effects of the facets count as error). Never above the G coefficient.
     target : float or None
     kind : str
         Which coefficient the target is for.
@@ -250,9 +256,12 @@ def g_study_of_tally(
 ) -> GStudy:
     """Variance components of the verdicts of a tally.
 
-    A pair is two items of a context (and dataset), across all groups. Its canonical item i is the first by name,
-    so the components (mean, judge and format above all) are those of a lean towards that item: they depend on
-    which of the two names sorts first, and on nothing else about names. The facets judge and format are columns
+    A pair is two items of a context (and dataset), across all groups. Its canonical item i is the one that wins
+    more: the larger share of wins (ties half) over all groups and contexts of the dataset; where these are
+    equal, the item with more verdicts, then the one with more wins in this pair (in its context, then in the
+    dataset). So y = 1 says "the item with more wins overall wins", and neither the names of items nor the slots
+    they were shown in change a number. Pairs that all of this leaves open (which have as many verdicts for either
+    item) fall back on the names and are counted in `notes`. The facets judge and format are columns
     of ``tally.groups``; a column the tally does not have counts as one level. Verdicts of groups that differ in
     other columns only are treated as runs of the same cell.
 
@@ -300,6 +309,16 @@ def g_study_of_tally(
         value[[TIE, INCONSISTENT]] = 0.5
     used, order, outcome = np.nonzero(tally.counts)
     count = tally.counts[used, order, outcome]
+    lead = _direction(tally, pair)
+    notes.append("direction: 1 = the item with more wins overall wins")
+    if n_open := np.unique(pair[lead == 0]).size:
+        notes.append(
+            f"{n_open} pair(s) have no such item (equal in wins, verdicts and wins in the pair): there the direction "
+            "follows from the item names"
+        )
+    turned = lead[used] < 0
+    order = np.where(turned, 1 - order, order)
+    y = np.where(turned, 1 - value[outcome], value[outcome])
     n_odd = int(tally.counts[..., [TIE, INCONSISTENT]].sum())
     if n_odd:
         treated = "count as half a win for either item" if ties == "half" else "are left out"
@@ -307,8 +326,44 @@ def g_study_of_tally(
     n_bad = int(tally.counts[..., INVALID].sum())
     if n_bad:
         notes.append(f"{n_bad} invalid verdicts are left out")
-    data = _data_iv(pair[used], levels[0][used], levels[1][used], order, value[outcome], count, std_errors)
+    data = _data_iv(pair[used], levels[0][used], levels[1][used], order, y, count, std_errors)
     return _fit(data, std_errors == "observed", 100, tuple(notes))
+
+
+def _direction(tally: Tally, pair: Ints) -> Ints:
+    """Which item of a pair row is the canonical one: 1 item i, -1 item j, 0 when content leaves it open; (P,).
+
+    In whole numbers, so that no rounding breaks a tie.
+    """
+    wins = tally.counts.sum(axis=1)
+    tied = wins[:, TIE] + wins[:, INCONSISTENT]
+    half_i, half_j = 2 * wins[:, I_WINS] + tied, 2 * wins[:, J_WINS] + tied
+    n_items = max(len(tally.items), 1)
+    dataset, n_datasets = _codes(tally.contexts["dataset"].to_numpy(dtype=str))
+    dataset = dataset[tally.context] if len(tally.context) else tally.context
+    at_i, at_j = dataset * n_items + tally.item_i, dataset * n_items + tally.item_j
+    points, verdicts = (np.zeros(n_datasets * n_items, dtype=np.int64) for _ in range(2))
+    for at, half in ((at_i, half_i), (at_j, half_j)):
+        np.add.at(points, at, half)
+        np.add.at(verdicts, at, (half_i + half_j) // 2)
+    anywhere, _ = _codes(at_i * n_items + tally.item_j)
+    excess = half_i - half_j
+    criteria = [
+        points[at_i] * verdicts[at_j] - points[at_j] * verdicts[at_i],
+        verdicts[at_i] - verdicts[at_j],
+        *(_sum_by(code, excess)[code] for code in (_codes(pair)[0], anywhere)),
+    ]
+    lead = np.zeros(len(pair), dtype=np.int64)
+    for criterion in criteria:
+        lead = np.where(lead == 0, np.sign(criterion), lead)
+    return lead
+
+
+def _sum_by(code: Ints, values: Ints) -> Ints:
+    """Sums of whole numbers per code."""
+    total = np.zeros(code.max(initial=-1) + 1, dtype=np.int64)
+    np.add.at(total, code, values)
+    return total
 
 
 def d_study(
@@ -325,9 +380,9 @@ def d_study(
 
     With n_j judges, n_f formats, n_o orders and n_r runs, all crossed with pairs (Brennan 2001, ch. 4):
 
-        relative error  d = pair:judge / n_j + pair:format / n_f + pair:order / n_o + residual / (n_j n_f n_o
-        n_r) absolute error  D = d + judge / n_j + format / n_f + order / n_o E rho^2 = pair / (pair + d),
-        Phi = pair / (pair + D)
+        relative error  d = pair:judge / n_j + pair:format / n_f + pair:order / n_o + residual / (n_j n_f n_o n_r)
+        absolute error  D = d + judge / n_j + format / n_f + order / n_o
+        generalizability = pair / (pair + d),  dependability = pair / (pair + D)
 
     Parameters
     ----------
@@ -343,8 +398,9 @@ def d_study(
     -------
     DStudy
         A design with several levels of a facet that the study saw at one level only is NaN: how pairs
-        interact with that facet is unobserved (it sits inside the pair component). NaN as well if the pair
-        component is not estimable, and 0 / 0 (no variance at all).
+        interact with that facet is unobserved (it sits inside the pair component). Likewise for a facet that is
+        confounded with another one (`GStudy.confounded`). NaN as well if the pair component is not estimable,
+        and 0 / 0 (no variance at all).
 
     Raises
     ------
@@ -391,6 +447,12 @@ def d_study(
             if (grid[:, column] > 1).any():
                 notes.append(
                     f"the study has one {facet} only, so designs with more than one cannot be projected"
+                )
+        elif facet in study.confounded:
+            unseen |= grid[:, column] > 1
+            if (grid[:, column] > 1).any():
+                notes.append(
+                    f"{facet} is confounded with another facet, so designs with more than one cannot be projected"
                 )
         elif math.isnan(part[f"pair:{facet}"]):
             notes.append(
@@ -502,6 +564,41 @@ def _data_iv(
         mean=mean,
         n_left_out=left_out,
     )
+
+
+def _confounding(data: _Data) -> tuple[tuple[str, ...], list[str]]:
+    """Facets whose every contrast is also one of another facet, and warnings for the reader.
+
+    Two facets span a graph with their levels as nodes and the cells as edges. In one connected piece, all of
+    their contrasts can be told apart; levels of different pieces never meet a common level of the other facet.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    found, said = set(), []
+    for a, b in ((1, 2), (1, 3), (2, 3)):
+        n_a, n_b = data.levels[a], data.levels[b]
+        if min(n_a, n_b) < 2:
+            continue
+        edges = (np.ones(data.n.size), (data.code[a], n_a + data.code[b]))
+        n_pieces, _ = connected_components(coo_array(edges, shape=(n_a + n_b, n_a + n_b)), directed=False)
+        if n_pieces == 1:
+            continue
+        one, two = FACETS[a - 1], FACETS[b - 1]
+        lost = [name for name, n in ((one, n_a), (two, n_b)) if n == n_pieces]
+        found.update(lost)
+        what = f"CONFOUNDED: {one} and {two} fall into {n_pieces} sets that never cross"
+        if len(lost) == 2:
+            what += f" (each {one} occurs with one {two} only, and the other way round)"
+        elif lost:
+            fixed, varied = (one, two) if lost[0] == two else (two, one)
+            what += f" (each {fixed} occurs with one {varied} only)"
+        said.append(
+            f"{what}: a difference between sets may be one of {one} or of {two}, and how it is shared out between their "
+            "components rests on the model alone"
+            + (f"; no design is projected over {' or '.join(lost)}" if lost else "")
+        )
+    return tuple(name for name in FACETS if name in found), said
 
 
 # --- what the table can tell
@@ -767,7 +864,8 @@ def _fit(data: _Data, with_errors: bool, max_iter: int, notes: tuple[str, ...]) 
     variance, std_error, anova = (np.full(_RESIDUAL + 1, np.nan) for _ in range(3))
     n_cells = data.n.size
     balanced = n_cells == math.prod(data.levels) and bool((data.n == data.n[0]).all())
-    said = list(notes)
+    confounded, warnings = _confounding(data)
+    said = [*warnings, *notes]
     for facet, levels in zip(FACETS, data.levels[1:], strict=True):
         if levels < 2:
             said.append(f"one {facet} only: {facet} and pair:{facet} drop out")
@@ -833,6 +931,7 @@ def _fit(data: _Data, with_errors: bool, max_iter: int, notes: tuple[str, ...]) 
         n_verdicts=int(round(data.n_all)),
         n_cells=n_cells,
         n_invalid=data.n_left_out,
+        confounded=confounded,
         balanced=balanced,
         method=method,
         log_likelihood=log_likelihood,

@@ -89,6 +89,8 @@ def gstudy_command(argv: Sequence[str]) -> None:
             notes.append(
                 f"one {facet} only: designs with more cannot be projected, and its share is unobserved"
             )
+        elif facet in study.confounded:
+            sizes[f"n_{facet}s"] = [1]
         else:
             sizes[f"n_{facet}s"] = choice
     plan = d_study(study, **sizes, n_runs=args.runs, target=args.target, kind=args.kind)
@@ -102,7 +104,7 @@ def gstudy_command(argv: Sequence[str]) -> None:
                 "components": study.to_frame(), "facets": {"judge": args.facets[0], "format": args.facets[1]},
                 **{name: getattr(study, name) for name in (
                     "mean", "n_pairs", "n_judges", "n_formats", "n_orders", "n_verdicts", "n_cells", "n_invalid",
-                    "balanced", "method", "log_likelihood", "converged",
+                    "confounded", "balanced", "method", "log_likelihood", "converged",
                 )},
                 "designs": plan.to_frame(), "target": plan.target, "kind": plan.kind,
                 "cheapest": None if plan.cheapest is None else plan.to_frame().iloc[plan.cheapest].to_dict(),
@@ -131,7 +133,7 @@ def _components_section(study: GStudy, facets: Sequence[str]) -> Section:
     )
     notes = [
         f"{study.n_verdicts:,} verdicts on {study.n_pairs:,} pairs, {study.n_judges} {facets[0]}(s), {study.n_formats} {facets[1]}(s), "
-        f"{study.n_orders} order(s); direction: 1 = the item that comes first by name wins; variance in squared shares",
+        f"{study.n_orders} order(s); direction: 1 = the item with more wins overall wins; variance in squared shares",
         "REML" + (" (balanced table: closed form)" if study.method == "anova" else ""),
     ]
     notes += [
@@ -152,7 +154,8 @@ def _design_section(plan: DStudy) -> Section:
     frame["cheapest"] = ["<- cheapest" if index == plan.cheapest else "" for index in range(len(frame))]
     shown = frame.sort_values(["n_calls", "generalizability"], kind="stable")
     notes = [
-        "calls per pair; E rho^2: reliability of the order of pairs; Phi: reliability of the value itself"
+        "calls: per pair; G coefficient: reliability of the order of pairs; dependability: of the value itself (E rho^2 and Phi in "
+        "the literature; no rank correlation and no flip rate)"
     ]
     if len(shown) > _MOST_DESIGNS:
         # For people: the best design of each number of calls.
@@ -166,12 +169,12 @@ def _design_section(plan: DStudy) -> Section:
         Column("n_formats", "formats", "count"),
         Column("n_orders", "orders", "count"),
         Column("n_runs", "runs", "count"),
-        Column("generalizability", "E rho^2", "number", 3),
-        Column("dependability", "Phi", "number", 3),
+        Column("generalizability", "G coefficient", "number", 3),
+        Column("dependability", "dependability", "number", 3),
     ]
     if plan.cheapest is not None:
         columns.append(Column("cheapest", f"target {plan.target:g}", "text"))
-    missing = "no pair component, or a facet with one level only"
+    missing = "no pair component, or a facet with one level only (or confounded with another one)"
     return Section(
         "Projected designs",
         shown,
@@ -197,8 +200,16 @@ def _sentences(study: GStudy, plan: DStudy, facets: Sequence[str]) -> list[str]:
         sentences.append(
             f"Which item is better accounts for {pair:.0f} % of it; the rest is error that more calls average out."
         )
+    if study.confounded:
+        names = " and ".join(_named(name, facets) for name in study.confounded)
+        sentences.append(
+            f"Take care: {names} cannot be told apart from another facet, because the levels never cross: its share may belong to "
+            f"the other one, and no design is projected over {names}."
+        )
+    elif any(note.startswith("CONFOUNDED") for note in study.notes):
+        sentences.append("Take care: some levels of the facets never cross, see CONFOUNDED in the notes.")
     if plan.target is not None:
-        words = "E rho^2" if plan.kind == "generalizability" else "Phi"
+        words = "G coefficient" if plan.kind == "generalizability" else "dependability"
         values = getattr(plan, plan.kind)
         if plan.cheapest is None:
             best = max((value for value in values.tolist() if value == value), default=float("nan"))

@@ -177,7 +177,7 @@ def test_gstudy_names_the_cheapest_design(files: dict[str, str], capsys: pytest.
     percent = [c["percent"] for c in document["components"] if c["percent"] is not None]
     assert sum(percent) == pytest.approx(100)
     assert main(arguments("gstudy", files)) == 0
-    assert "Cheapest with E rho^2 >= 0.5" in capsys.readouterr().out
+    assert "Cheapest with G coefficient >= 0.5" in capsys.readouterr().out
 
 
 def test_proxies_of_verdicts_need_gold_and_take_also(

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from analyses import gstudy
 from analyses.gstudy import COMPONENTS, d_study, g_study, g_study_of_tally
 from rank.exceptions import InputError
-from rank.tally import Tally
+from rank.tally import Tally, tally_verdicts
+from rank.verdicts import check_verdicts
 
 TRUTH = np.array([0.5, 0.3, 0.25, 0.2, 0.3, 0.2, 0.25, 0.6])  # standard deviations
 
@@ -416,6 +417,118 @@ def test_any_group_column_can_be_the_format_and_the_others_are_named():
 def test_unknown_tie_policy_is_refused():
     with pytest.raises(InputError, match="half, drop"):
         g_study_of_tally(make_tally(np.random.default_rng(3)), ties="keep")
+
+
+def disguised(frame, rng, *, mirrored=False):
+    """The same calls: items and groups renamed, rows shuffled; mirrored: every call with its slots exchanged."""
+    frame = frame.sample(frac=1, random_state=int(rng.integers(1000))).reset_index(drop=True)
+    items = sorted({*frame["item_first"], *frame["item_second"]})
+    new = dict(zip(items, [f"n{k:04d}" for k in rng.permutation(len(items))], strict=True))
+    frame = frame.assign(item_first=frame["item_first"].map(new), item_second=frame["item_second"].map(new))
+    if "winner" in frame:
+        frame["winner"] = frame["winner"].map(lambda name: new.get(name, name))
+    for column in {"judge", "format", "context"} & set(frame.columns):
+        levels = frame[column].unique()
+        codes = [f"l{k:04d}" for k in rng.permutation(len(levels))]
+        frame[column] = frame[column].map(dict(zip(levels, codes, strict=True)))
+    if mirrored:
+        frame = frame.rename(columns={"item_first": "item_second", "item_second": "item_first"})
+        if "verdict" in frame:
+            turned = {"first": "second", "second": "first"}
+            frame["verdict"] = frame["verdict"].map(lambda said: turned.get(said, said))
+    return frame
+
+
+def same_study(found, expected):
+    assert found.converged
+    assert expected.converged
+    scale = np.nansum(expected.variance)
+    np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-6, atol=1e-6 * scale)
+    np.testing.assert_allclose(found.percent, expected.percent, atol=1e-4)
+    np.testing.assert_allclose(found.std_error, expected.std_error, rtol=1e-4, atol=1e-6 * scale)
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["mtbench_repeats.csv", "prd_vicuna80.csv"])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_names_slots_and_row_order_change_no_number_of_a_real_table(shared_data, name, mirrored):
+    frame = pd.read_csv(shared_data / name, dtype=str, keep_default_na=False)
+    frame = frame[[c for c in frame if not c.startswith("score_")]]  # stated beside the verdict, slot by slot
+    expected = g_study_of_tally(tally_verdicts(check_verdicts(frame)))
+    rng = np.random.default_rng(len(name))
+    for _ in range(2):
+        other = disguised(frame, rng, mirrored=mirrored)
+        same_study(g_study_of_tally(tally_verdicts(check_verdicts(other))), expected)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_names_and_slots_change_no_number_of_a_drawn_table(seed, mirrored):
+    rng = np.random.default_rng(seed)
+    rows = [
+        (judge, form, context, *(pair[::-1] if order else pair), run, rng.choice(["first", "second", "second", "tie"]))
+        for judge in "uvw"[: rng.integers(1, 4)]
+        for form in "xy"[: rng.integers(1, 3)]
+        for context in range(rng.integers(1, 4))
+        for pair in (("a", "b"), ("a", "c"), ("b", "c"))
+        for order in (0, 1)
+        for run in range(2)
+        if rng.random() < 0.8
+    ]  # fmt: skip
+    columns = ["judge", "format", "context", "item_first", "item_second", "run", "verdict"]
+    frame = pd.DataFrame(rows, columns=columns).astype(str)
+    if len(frame) < 4:
+        return
+    expected = g_study_of_tally(tally_verdicts(check_verdicts(frame)), std_errors="none")
+    if any("follows from the item names" in note for note in expected.notes):
+        return  # said in the notes
+    other = disguised(frame, rng, mirrored=mirrored)
+    found = g_study_of_tally(tally_verdicts(check_verdicts(other)), std_errors="none")
+    # Without a residual the likelihood is unbounded, and only as sharp as rounding allows.
+    atol = (1e-6 if expected.variance[-1] > 0 else 1e-4) * max(np.nansum(expected.variance), 1e-9)
+    np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-5, atol=atol)
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6 if expected.variance[-1] > 0 else 1e-3)
+
+
+def test_direction_is_that_of_the_item_with_more_wins_and_open_pairs_are_counted():
+    def study(rows):
+        frame = pd.DataFrame(rows, columns=["judge", "context", "item_first", "item_second", "verdict"])
+        return g_study_of_tally(tally_verdicts(check_verdicts(frame)))
+
+    # z wins 5 of 6 verdicts, so the mean of the direction is 5/6, though its name comes last.
+    rows = [("j", str(k), "a", "z", "second" if k else "first") for k in range(6)]
+    found = study(rows)
+    assert found.mean > 0.5
+    assert "direction: 1 = the item with more wins overall wins" in found.notes
+    assert not any("follows from the item names" in note for note in found.notes)
+    # A dead heat overall: decided by wins in the pair where there are more, by name where there are none.
+    rows = [("j", "0", "a", "z", "first"), ("k", "0", "a", "z", "first")]
+    rows += [("j", "1", "a", "z", "second"), ("k", "1", "a", "z", "second")]
+    assert study(rows).mean == pytest.approx(1)
+    rows += [("j", "2", "a", "z", "first"), ("k", "2", "a", "z", "second")]
+    assert any(note.startswith("1 pair(s) have no such item") for note in study(rows).notes)
+
+
+def test_facets_whose_levels_never_cross_are_called_confounded_and_not_projected():
+    rng = np.random.default_rng(21)
+    pair, judge, _, order = grid(30, 4, 1, 2, 2)
+    only_one = (judge == 3).astype(int)  # judge 3 alone has the second format
+    study = g_study(pair, judge, only_one, order, simulate([pair, judge, only_one, order], rng))
+    assert study.confounded == ("format",)
+    note = next(note for note in study.notes if note.startswith("CONFOUNDED"))
+    assert "each judge occurs with one format only" in note
+    plan = d_study(study, n_judges=[1, 2], n_formats=[1, 2], n_orders=1, n_runs=1)
+    assert np.isnan(plan.generalizability[plan.n_formats == 2]).all()
+    assert not np.isnan(plan.generalizability[plan.n_formats == 1]).any()
+    both = g_study(pair, judge, judge, order, simulate([pair, judge, judge, order], rng))
+    assert both.confounded == ("judge", "format")
+    # Two judges share two formats, the others have one of their own: warned of, but some contrasts are clean.
+    own = np.where(judge < 2, pair % 2, judge)
+    partly = g_study(pair, judge, own, order, simulate([pair, judge, own, order], rng))
+    assert partly.confounded == ()
+    assert any("CONFOUNDED: judge and format fall into 3 sets" in note for note in partly.notes)
+    facets = grid(10, 3, 2, 2, 1)
+    assert not any("CONFOUNDED" in note for note in g_study(*facets, simulate(facets, rng)).notes)
 
 
 # --- D-study ---
