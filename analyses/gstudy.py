@@ -260,8 +260,9 @@ def g_study_of_tally(
     more: the larger share of wins (ties half) over all groups and contexts of the dataset; where these are
     equal, the item with more verdicts, then the one with more wins in this pair (in its context, then in the
     dataset). So y = 1 says "the item with more wins overall wins", and neither the names of items nor the slots
-    they were shown in change a number. Pairs that all of this leaves open (which have as many verdicts for either
-    item) fall back on the names and are counted in `notes`. The facets judge and format are columns
+    they were shown in change a number. What all pairs share (every verdict for the stronger item, at the extreme)
+    is in `mean`, and the pair component is how much pairs differ in how clearly, or whether, that item wins. Pairs
+    that all of this leaves open fall back on the names and are counted in `notes`. The facets judge and format are columns
     of ``tally.groups``; a column the tally does not have counts as one level. Verdicts of groups that differ in
     other columns only are treated as runs of the same cell.
 

@@ -198,7 +198,8 @@ def _sentences(study: GStudy, plan: DStudy, facets: Sequence[str]) -> list[str]:
     sentences = [f"A single verdict varies through {parts}."]
     if pair == pair:
         sentences.append(
-            f"Which item is better accounts for {pair:.0f} % of it; the rest is error that more calls average out."
+            f"The item with more wins overall wins {study.mean:.0%} of the verdicts (mean over pairs and facets); how much pairs differ in "
+            f"that accounts for {pair:.0f} % of the variation, the rest is error that more calls average out."
         )
     if study.confounded:
         names = " and ".join(_named(name, facets) for name in study.confounded)
