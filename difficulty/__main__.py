@@ -144,7 +144,7 @@ def _difficulty(argv: list[str]) -> None:
         found = study_groups(tally, gold, options, rng=args.seed, n_jobs=args.jobs, dask=args.dask)
     studies = list(progress(found, total=tally.n_groups, label="groups", quiet=args.quiet))
     if gold is not None:
-        notes += gold.coverage_notes(tally)
+        notes += (gold.without_ties() if args.exclude_gold_ties else gold).coverage_notes(tally)
     elif not args.own_ranking:
         notes.append(
             "no gold given: C, phi, primacy and triads only; --gold adds accuracy, T, gap buckets and rho"
@@ -236,6 +236,33 @@ def _compare_gaps(tally: Tally, gold: Gold, others: Mapping[str, Gold | None], a
     return Section("Gaps without item gold", table, columns, tuple(notes), {}, tuple(labels))
 
 
+def base_notes(studies: list[GroupStudy]) -> list[str]:
+    """Say where C rests on a part of the calls, where A and T live on a part of the pairs, and where T and T joint part."""
+    notes = []
+    for study in studies:
+        overall = study.overall()
+        name = study.name if study.labels else "all"
+        repeated, conditions = overall["n_conditions_repeated"], overall["n_conditions"]
+        if 0 < repeated < conditions:
+            notes.append(
+                f"CAUTION {name}: C, and so T, rests on the {repeated:,} of {conditions:,} (pair, order) conditions that were repeated"
+            )
+        covered = overall["gold_coverage"]
+        if 0 < covered < 1:
+            c, phi = overall["repeatability_gold"], overall["flip_rate_gold"]
+            text = f"{name}: A, ceiling and T live on the {covered:.0%} of pairs with gold; there phi is {phi:.3f}"
+            notes.append(text + (f" and C is {c:.3f}" if c == c else ""))
+        low, high = overall["joint_minus_closed_low"], overall["joint_minus_closed_high"]
+        if low > 0 or high < 0:
+            notes.append(
+                f"{name}: T joint differs from T by {overall['joint_minus_closed']:+.3f} [{low:+.3f}, {high:+.3f}]: repeatability, flips "
+                "and errors are not independent"
+                + (", or the repeated calls are not like the others" if repeated < conditions else "")
+                + "; trust T joint"
+            )
+    return notes
+
+
 def _sections(studies: list[GroupStudy]) -> list[Section]:
     import pandas as pd
 
@@ -258,7 +285,9 @@ def _sections(studies: list[GroupStudy]) -> list[Section]:
     columns += [interval("flip_rate", "phi"), interval("inconsistent_pair_primacy", "IPP")]
     if with_gold:
         columns += [interval("accuracy", "A"), interval("trustworthy_rate", "T")]
-        if not repeated:
+        if repeated:
+            columns.append(interval("trustworthy_rate_joint", "T joint"))
+        else:
             columns.append(interval("trustworthy_rate_upper", "T at most"))
         columns.append(interval("ceiling", "ceiling"))
     if overall["spearman"].notna().any():
@@ -270,8 +299,15 @@ def _sections(studies: list[GroupStudy]) -> list[Section]:
         notes.append(
             "A accuracy, T = C (A - phi q_u) trustworthy rate, ceiling 1 - phi (1 - q_u); rho and tau: ranking against gold"
         )
-        if not repeated:
-            notes.append("T at most: A - phi q_u, which assumes perfect repeatability")
+        notes.append(
+            "q_u: A on the pairs that flip (1/2 with forced binary verdicts); "
+            + (
+                "T joint: the same share counted condition by condition, without assuming independence"
+                if repeated
+                else "T at most: A - phi q_u, which assumes perfect repeatability"
+            )
+        )
+    notes += base_notes(studies)
     for study in studies:
         r = study.recovery
         if r is not None and r.reason:
@@ -283,13 +319,14 @@ def _sections(studies: list[GroupStudy]) -> list[Section]:
     if parts:
         frame = pd.concat(parts, ignore_index=True)
         frame["gap"] = [
-            f"{low:.3g}–{high:.3g}" for low, high in zip(frame["gap_low"], frame["gap_high"], strict=True)
+            f"{low:.3g}–{high:.3g}" if low == low else "no pair"
+            for low, high in zip(frame["gap_low"], frame["gap_high"], strict=True)
         ]
         bucket_columns = [
             *keys,
             Column("bucket"),
             Column("gap", "gold gap", "text"),
-            Column("n_pairs", "pairs", "count"),
+            Column("n_pairs_swapped", "pairs", "count"),
         ]
         bucket_columns += [interval("swap_consistency", "swap consistency"), interval("accuracy", "A")]
         if frame["trustworthy_rate"].notna().any():
@@ -335,7 +372,9 @@ def _sections(studies: list[GroupStudy]) -> list[Section]:
                 tuple(labels),
             )
         )
-        sections.append(_difference_section(studies, keys))
+        difference = _difference_section(studies, keys)
+        if len(difference.table):
+            sections.append(difference)
     elif reasons != {"there is no gold"}:
         sections.append(Section("By gold gap", pd.DataFrame(), (), tuple(sorted(reasons))))
     if with_gold:
@@ -487,7 +526,7 @@ def describe(study: GroupStudy) -> str:
     text += "."
     text += describe_calibrated(study)
     if study.mode:
-        text += f" {study.mode.capitalize()}: {FAILURE_MODES[study.mode]}."
+        text += f" By C and phi it is {study.mode}: {FAILURE_MODES[study.mode]}."
     elif overall["repeatability"] != overall["repeatability"]:
         text += " Repeatability is unobserved (one run)."
     if overall["spearman"] == overall["spearman"]:

@@ -510,7 +510,7 @@ def join_metric_tables(parts: list[MetricTable]) -> MetricTable:
 
 #: Failure modes with the remedy of each.
 FAILURE_MODES = {
-    "trustworthy": "single verdicts can be used as they are",
+    "trustworthy": "repeating or swapping its calls would change little; whether they are right is for A to say",
     "noisy but fair": "repeat each call and take the majority",
     "chaotic": "ask in both orders, repeat each call, and keep only what survives both",
     "confidently biased": "the dangerous one: it repeats its position bias, so repeats do not help; always ask in both "

@@ -231,13 +231,15 @@ def study_group(
     """
     options = options or StudyOptions()
     seed = seed_of(rng)
+    every_gold = gold.align(tally) if gold is not None else None  # triads use gold ties, too
+    if gold is not None and options.exclude_gold_ties:
+        gold = gold.without_ties()
     pair_gold = gold.align(tally) if gold is not None else None
     profile = profile_difficulty(
         tally,
         gold,
         n_buckets=options.n_buckets,
         edges=options.edges,
-        exclude_gold_ties=options.exclude_gold_ties,
         gold_scale=options.gold_scale,
         invalid=options.invalid,
         tie_credit=options.tie_credit,
@@ -245,7 +247,7 @@ def study_group(
         level=options.level,
         rng=np.random.default_rng(seed),
     )
-    blocks = context_triads(tally, pair_gold, invalid=options.invalid)
+    blocks = context_triads(tally, every_gold, invalid=options.invalid)
     triads = triad_intervals(
         blocks.counts, n_resamples=options.n_resamples, level=options.level, rng=np.random.default_rng(seed)
     )
@@ -266,7 +268,6 @@ def study_group(
             tally,
             pair_gold,
             invalid=options.invalid,
-            exclude_gold_ties=options.exclude_gold_ties,
             n_resamples=options.n_resamples,
             level=options.level,
             rng=np.random.default_rng(seed),

@@ -15,6 +15,7 @@ from rank.command import (
     build_parser,
     run,
 )
+from rank.exceptions import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,6 +89,10 @@ def _build_parser() -> argparse.ArgumentParser:
 
 def _rank(argv: list[str]) -> None:
     args = _build_parser().parse_args(argv)
+    if args.invalid == "equal":
+        raise InputError(
+            "rank has no use for invalid verdicts; --invalid equal belongs to difficulty and analyses, leave it out here"
+        )
 
     from rank.command import Report, batch_options, emit, reading_options
     from rank.ranking import RankingOptions, rank_groups
@@ -209,7 +214,7 @@ def _sentences(ranking: GroupRanking, several: bool) -> list[str]:
     effect = ranking.order_effect_fields()
     if effect:
         for bucket in effect["buckets"]:
-            where = "" if len(effect["buckets"]) == 1 else f" on {bucket['bucket']} pairs"
+            where = "" if len(effect["buckets"]) == 1 else f" on {_bucket_words(bucket['bucket'])}"
             share = 1 / (1 + 2.718281828459045 ** -bucket["estimate"])
             sentences.append(
                 f"{name}order effect{where}: gamma = {bucket['estimate']:+.3f} nats (std error {bucket['std_error']:.3f}): between equal "
@@ -227,6 +232,10 @@ def _sentences(ranking: GroupRanking, several: bool) -> list[str]:
             else f"{name}cross-check: the largest difference to {check.witness} is {check.largest:.1e} nats."
         )
     return sentences
+
+
+def _bucket_words(name: str) -> str:
+    return f"pairs of gap bucket {name}" if name.isdigit() else f"{name} pairs"
 
 
 if __name__ == "__main__":

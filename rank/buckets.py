@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -141,7 +141,8 @@ def bucket_gaps(
         raise InputError(
             "gold has winners but no gaps; close and far pairs need a gap column or scores of items"
         )
-    gap = pair_gold.gap
+    exclude_gold_ties |= gold.exclude_ties
+    gap = (replace(gold, exclude_ties=False).align(tally) if gold.exclude_ties else pair_gold).gap
     known = ~np.isnan(gap)
     tied = known & (gap == 0)
     used = known & ~tied if exclude_gold_ties else known

@@ -77,7 +77,10 @@ def finite_numbers(column: pd.Series, name: str, *, allow_empty: bool) -> np.nda
         bad |= empty.to_numpy()
     if bad.any():
         found = [repr(str(value)) for value in text[bad].unique()[:3]]
-        raise InputError(f"column {name} {describe_rows(bad)}: {', '.join(found)} is not a finite number")
+        comma = " (write decimals with a point)" if any("," in text for text in found) else ""
+        raise InputError(
+            f"column {name} {describe_rows(bad)}: {', '.join(found)} is not a finite number{comma}"
+        )
     return values
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -55,12 +55,15 @@ class Gold:
         Which of ``dataset``, ``context`` the gold distinguishes.
     gap_digits : int or None
         Decimals that gaps are rounded to, where the scores were rounded in their file.
+    exclude_ties : bool
+        Treat pairs with equal gold (or gap zero) as pairs without gold.
     """
 
     kind: str
     frame: pd.DataFrame
     context_columns: tuple[str, ...]
     gap_digits: int | None = None
+    exclude_ties: bool = False
     _prepared: dict[str, _Matched] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -148,7 +151,19 @@ class Gold:
             gold = PairGold(
                 np.where(np.isnan(code), -1, code).astype(np.int8), self._gap_rounded(gap), nan, nan
             )
-        return gold
+        if not self.exclude_ties:
+            return gold
+        tie = (gold.winner == GOLD_TIE) | (gold.gap == 0)
+        return PairGold(
+            np.where(tie, NO_GOLD, gold.winner).astype(np.int8),
+            np.where(tie, np.nan, gold.gap),
+            np.where(tie, np.nan, gold.score_i),
+            np.where(tie, np.nan, gold.score_j),
+        )
+
+    def without_ties(self) -> Gold:
+        """Return gold in which pairs with equal gold have none: they leave every measure that needs gold."""
+        return replace(self, exclude_ties=True)
 
     def require_coverage(self, tally: Tally) -> None:
         """Raise where gold covers none of the judged pairs: then the two files do not belong together."""
@@ -170,8 +185,16 @@ class Gold:
                 f"{len(missing)} judged item(s) have no gold; their pairs are excluded from everything that "
                 f"needs gold: {list_some(missing)}"
             )
-        if lacking := int((self.align(tally).winner == NO_GOLD).sum()):
+        winner = replace(self, exclude_ties=False).align(tally).winner
+        if lacking := int((winner == NO_GOLD).sum()):
             notes.append(f"{lacking:,} of {tally.n_pairs:,} judged pair(s) have no gold")
+        if ties := int((winner == GOLD_TIE).sum()):
+            what = (
+                "they are left out of everything that needs gold"
+                if self.exclude_ties
+                else "there only a tie agrees with gold (difficulty and audit leave them out with --exclude-gold-ties)"
+            )
+            notes.append(f"{ties:,} of {tally.n_pairs:,} judged pair(s) are gold ties; {what}")
         if unused := sorted(known - judged):
             notes.append(
                 f"{len(unused)} gold item(s) are in no verdict and are not used: {list_some(unused)}"

@@ -155,7 +155,8 @@ def check_resampling(n_resamples: int, level: float) -> None:
     if n_resamples < 0:
         raise InputError(f"resamples must not be negative, found {n_resamples}")
     if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, found {level}")
+        percent = f" (did you mean {level / 100:g}?)" if 1 < level < 100 else ""
+        raise InputError(f"the confidence level must lie between 0 and 1, found {level:g}{percent}")
 
 
 def percentile_interval(

@@ -30,6 +30,22 @@ SLOT_VOCABULARIES: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 LAYOUTS = (*SLOT_VOCABULARIES, "items")
 
+#: What other tools call our columns; only for hints in errors.
+_OTHER_NAMES = {
+    "model_a": "item_first",
+    "model_b": "item_second",
+    "model_1": "item_first",
+    "model_2": "item_second",
+    "left": "item_first",
+    "right": "item_second",
+    "output_1": "item_first",
+    "output_2": "item_second",
+    "label": "winner",
+    "preference": "winner",
+    "question_id": "context",
+    "prompt": "context",
+}
+
 _BOTH_BAD = frozenset({"tie (bothbad)", "tie (both_bad)", "both_bad", "bothbad", "both bad"})
 _INCONSISTENT = frozenset({"tie (inconsistent)", "inconsistent"})
 
@@ -337,9 +353,13 @@ def check_columns(
         what = [*missing] + (
             [] if {"verdict", "winner"} & set(columns) or has_scores else ["verdict (or winner)"]
         )
+        names = [
+            f"{old} to {new}" for old, new in _OTHER_NAMES.items() if old in columns and new not in columns
+        ]
+        hint = f" Here, rename {', '.join(names)}." if names else ""
         raise InputError(
             f"missing column(s) {', '.join(what)}; found {list_some(columns)}. A verdict table needs item_first, "
-            "item_second and one of verdict (first, second, tie), winner (an item id or tie), or score_first with score_second"
+            f"item_second and one of verdict (first, second, tie), winner (an item id or tie), or score_first with score_second.{hint}"
         )
     if number_runs and "run" in columns:
         raise InputError("the table has a run column; drop it, or do not ask for runs to be numbered")
@@ -559,8 +579,14 @@ def guess_layout(name: str, labels: Mapping[str, int], items: np.ndarray) -> str
         raise InputError(
             f"column verdict holds item ids ({list_some(sorted(stated))}); rename the column to winner, or use first, second, tie"
         )
+    # Name what does not fit the vocabulary that explains most of the verdicts.
+    words = {layout: left | right for layout, (left, right) in SLOT_VOCABULARIES.items()}
+    closest = max(
+        words, key=lambda layout: sum(n for label, n in labels.items() if _plain(label) in words[layout])
+    )
+    strange = sorted(label for label in stated if _plain(label) not in words[closest])
     raise InputError(
-        f"column {name}: unknown label(s) {list_some([repr(x) for x in sorted(stated)])}. "
+        f"column {name}: unknown label(s) {list_some([repr(x) for x in strange])}. "
         f"{_label_counts(labels)} Accepted: first, second, "
         "tie, or empty (invalid); or one of the layouts "
         + ", ".join(f"{key} ({'/'.join(sorted(a | b))})" for key, (a, b) in SLOT_VOCABULARIES.items())
@@ -597,8 +623,17 @@ def refuse_repeated_keys(
     finer = [
         c for c in GROUP_COLUMNS if c in frame.columns and c not in by and frame[c].iloc[one].nunique() > 1
     ]
+    carried = [c for c in frame.columns if c not in _KNOWN and c not in by]
+    prompts = [
+        c for c in carried if "context" not in frame.columns and frame[c].iloc[one].nunique() == len(one)
+    ]
     if finer:
         fix = f"the rows differ in {finer[0]}: add it to the grouping (--by {' '.join([*by, finer[0]])})"
+    elif prompts:
+        fix = (
+            f"the rows differ in {prompts[0]}: if that is the prompt they answer, rename the column to context; if they are "
+            "repeats of one call, number them in a run column, or with --number-runs"
+        )
     elif frame.iloc[where].duplicated(keep=False).all() and not conflict:
         fix = "number the repeats in a run column (or with --number-runs), or drop exact copies with --drop-exact-copies"
     else:
