@@ -18,6 +18,8 @@ def combine_codes(*parts: tuple[np.ndarray, int]) -> np.ndarray:
     key, size = parts[0][0].astype(np.int64, copy=False), int(parts[0][1])
     for codes, n in parts[1:]:
         n = max(int(n), 1)
+        if n == 1:  # all zero
+            continue
         if size * n >= 2**62:
             distinct, key = np.unique(key, return_inverse=True)
             size = len(distinct)

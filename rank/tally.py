@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -250,26 +251,23 @@ def tally_verdicts(table: VerdictTable) -> Tally:
     Tally
         Counts per (group, context, pair, order, outcome); the row order of the table does not matter.
     """
-    order = (table.first > table.second).astype(np.int64)
-    low = np.minimum(table.first, table.second)
-    high = np.maximum(table.first, table.second)
+    group, context, first, second, verdict, times = _distinct_calls(table)
+    order = (first > second).astype(np.int64)
+    low, high = np.minimum(first, second), np.maximum(first, second)
     n = len(table.items)
-    key = combine_codes(
-        (table.group, len(table.groups)), (table.context, len(table.contexts)), (low, n), (high, n)
-    )
-    size = len(table.groups) * len(table.contexts) * n * n
-    pair, distinct = dense_codes(key, size)
-    decided = table.verdict <= J_WINS
-    outcome = np.where(decided, table.verdict ^ order, table.verdict)
-    counts = np.bincount(pair * 10 + order * 5 + outcome, minlength=10 * len(distinct)).reshape(-1, 2, 5)
+    key = combine_codes((group, len(table.groups)), (context, len(table.contexts)), (low, n), (high, n))
+    pair, distinct = dense_codes(key, len(table.groups) * len(table.contexts) * n * n)
+    outcome = np.where(verdict <= J_WINS, verdict ^ order, verdict)
+    cell = pair * 10 + order * 5 + outcome
+    counts = np.bincount(cell, weights=times, minlength=10 * len(distinct)).reshape(-1, 2, 5)
     example = np.empty(len(distinct), dtype=np.int64)
     example[pair] = np.arange(len(pair))
     return Tally(
         groups=table.groups,
         contexts=table.contexts,
         items=table.items,
-        group=table.group[example].astype(np.int64),
-        context=table.context[example].astype(np.int64),
+        group=group[example].astype(np.int64),
+        context=context[example].astype(np.int64),
         item_i=low[example].astype(np.int64),
         item_j=high[example].astype(np.int64),
         counts=counts.astype(np.int64),
@@ -277,3 +275,18 @@ def tally_verdicts(table: VerdictTable) -> Tally:
         ledger=dict(table.ledger),
         notes=table.notes,
     )
+
+
+def _distinct_calls(table: VerdictTable) -> tuple[np.ndarray, ...]:
+    """Return group, context, first, second and verdict of the distinct calls and verdicts, and how often each occurs.
+
+    Where there are not many fewer possible ones than rows, the rows themselves are returned, without a number.
+    """
+    codes = (table.group, table.context, table.first, table.second, table.verdict)
+    sizes = (len(table.groups), len(table.contexts), len(table.items), len(table.items), 5)
+    size = math.prod(sizes)
+    if size > len(table.verdict):
+        return (*codes, None)  # type: ignore[return-value]
+    count = np.bincount(combine_codes(*zip(codes, sizes, strict=True)), minlength=size)
+    distinct = np.flatnonzero(count)
+    return (*np.unravel_index(distinct, sizes), count[distinct].astype(float))

@@ -798,6 +798,8 @@ def scaling(path: Path, quick: bool) -> dict[str, float]:
     }
     figure, panels = plt.subplots(1, len(axes), figsize=(3.1 * len(axes), 3.1), sharey=False)
     exponents = {}
+    middles: list[float] = []
+    reach = 1.0
     for panel, (label, (sizes, build)) in zip(panels, axes.items(), strict=True):
         seconds = []
         for size in sizes:
@@ -808,11 +810,13 @@ def scaling(path: Path, quick: bool) -> dict[str, float]:
         panel.loglog(sizes, seconds, "o-")
         panel.set_title(f"{label}\nexponent {exponents[label]:.2f}", fontsize=9)
         panel.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=7)
-        # The same number of decades in every panel, so that slopes can be compared by eye.
-        middle = float(np.exp(np.mean(np.log(seconds))))
-        panel.set_ylim(middle / 12, middle * 12)
+        middles.append(float(np.sqrt(min(seconds) * max(seconds))))
+        reach = max(reach, 1.3 * max(seconds) / middles[-1])
         panel.minorticks_off()
         panel.grid(alpha=0.3)
+    for panel, middle in zip(panels, middles, strict=True):
+        # The same number of decades in every panel, so that slopes can be compared by eye.
+        panel.set_ylim(middle / reach, middle * reach)
     panels[0].set_ylabel("seconds")
     figure.tight_layout()
     figure.savefig(path, dpi=150)
