@@ -18,6 +18,7 @@ _EXPORTS: dict[str, str] = {
     "draw_population": "simulate.population",
     "fit_judge": "simulate.fitted",
     "make_twins": "simulate.twins",
+    "plan_contexts": "simulate.context_planning",
     "plan_designs": "simulate.planning",
     "prepare_judge": "simulate.judges",
     "simulate_judge": "simulate.judges",

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from rank.gold import Gold
     from rank.tally import Tally
 
-SCHEMES = ("weight", "spread", "mixture")
+#: What q means in every scheme, for readers.
+SCALES = {
+    "weight": "-1 close pairs, 0 anywhere, 1 far pairs",
+    "spread": "0 near ties, 1 anywhere",
+    "mixture": "-1 closer half, 0 anywhere, 1 farther half",
+}
+SCHEMES = (*SCALES,)
 JUDGES = ("errors", "blind-zone")
 
 _SLACK = 1e-9  # rounding of decimal settings such as 1 - 0.2 / 2

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rank.command import LAYOUTS, reading_options
 
 if TYPE_CHECKING:
+    from rank.gold import Gold
+    from rank.tally import Tally
     from simulate.fitted import FittedJudge
 
 
@@ -34,8 +36,8 @@ def add_like_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_like(args: argparse.Namespace) -> FittedJudge | None:
-    """Return the judge that the arguments of `add_like_arguments` name, or None."""
+def read_like(args: argparse.Namespace) -> tuple[Tally, Gold] | None:
+    """Return the verdicts (one group) and the gold that the arguments of `add_like_arguments` name, or None."""
     from rank.exceptions import InputError
 
     if not args.like:
@@ -47,7 +49,16 @@ def read_like(args: argparse.Namespace) -> FittedJudge | None:
         raise InputError("--like needs --gold with the scores of the items (item,score)")
     from rank.readers import read_gold, read_verdicts
     from rank.tally import tally_verdicts
-    from simulate.fitted import choose_group, fit_judge
+    from simulate.fitted import choose_group
 
     tally = tally_verdicts(read_verdicts(args.like, **reading_options(args)))
-    return fit_judge(choose_group(tally, args.group), read_gold(args.gold), rng=args.seed)
+    return choose_group(tally, args.group), read_gold(args.gold)
+
+
+def fit_like(args: argparse.Namespace, like: tuple[Tally, Gold] | None) -> FittedJudge | None:
+    """Return the judge that was read by `read_like`, or None."""
+    if like is None:
+        return None
+    from simulate.fitted import fit_judge
+
+    return fit_judge(*like, rng=args.seed)

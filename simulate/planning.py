@@ -39,7 +39,7 @@ DEFAULT_PROBABILITY = 0.9
 DEFAULT_REPS = 100
 
 #: Repetitions of one task. They share the graphs of the sparse designs, each under item labels of its own.
-_TOGETHER = 5
+REPETITIONS_PER_TASK = 5
 
 #: Degrees tried when none are given.
 _DEGREES = 8
@@ -74,9 +74,10 @@ class Plan:
     settings : dict
         Everything that was asked.
     rows : tuple of dict
-        Per design, cheapest first: ``pairs_per_item``, ``n_pairs``, ``orders``, ``runs``, ``calls`` (their
-        product), ``spearman`` (mean over repetitions) with its 2.5 and 97.5 percentiles ``spearman_low`` and
-        ``spearman_high``, ``spearman_assured`` (the rho that is reached with the asked probability: that quantile),
+        Per design, cheapest first: ``pairs_per_item`` (``n_contexts`` in a plan over contexts), ``n_pairs``,
+        ``orders``, ``runs``, ``calls`` (the product of these three), ``spearman`` (mean over repetitions) with its
+        2.5 and 97.5 percentiles ``spearman_low`` and ``spearman_high``, ``spearman_assured`` (the rho that is reached
+        with the asked probability: that quantile),
         ``reach_probability`` (share of repetitions with rho of at least the target) with its 95 % Wilson interval
         ``reach_low`` and ``reach_high``, and ``n_undefined`` repetitions without a rho, which count as not
         reaching the target.
@@ -87,7 +88,7 @@ class Plan:
         The cheapest row whose whole Wilson interval is.
     complete : dict
         The row of all pairs in both orders with all runs, whether it was among the designs or not: more cannot be
-        asked of this judge.
+        asked of this judge. In a plan over contexts, as many contexts as the file has, and its orders and runs.
     own : dict or None
         The row of the design of the judge that was followed, if there is one (`own_design`).
     """
@@ -101,8 +102,17 @@ class Plan:
 
     @property
     def best(self) -> dict[str, Any]:
-        """The row that reaches the target most often; of equal ones the highest rho, then the cheapest."""
-        return max(self.rows, key=lambda row: (row["reach_probability"], row["spearman"], -row["calls"]))
+        """The row that reaches the target most often, then the highest rho, then the cheapest.
+
+        Where no design reaches the target as often as asked, how often each happens to says little: then it is the
+        row of the highest expected rho, of equal ones the cheapest.
+        """
+
+        def goodness(row: dict[str, Any]) -> tuple[float, float, float]:
+            rho = row["spearman"] if row["spearman"] == row["spearman"] else -np.inf
+            return (row["reach_probability"] if self.chosen else 0.0, rho, -row["calls"])
+
+        return max(self.rows, key=goodness)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON shape: settings, rows and the four rows that stand out."""
@@ -221,14 +231,7 @@ def plan_designs(
     """
     settings = JudgeSettings() if judge is None else judge
     people = dict(population or {})
-    if not -1.0 < target <= 1.0:
-        raise InputError(f"target must be a rho above -1 and at most 1, found {target}")
-    if not 0.0 < probability < 1.0:
-        raise InputError(f"probability must lie between 0 and 1, found {probability}")
-    if n_reps < 2:
-        raise InputError(f"a plan needs at least 2 repetitions, found {n_reps}; 100 or more are sensible")
-    if n_jobs < 1:
-        raise InputError(f"jobs must be at least 1, found {n_jobs}")
+    check_goal(target, probability, n_reps, n_jobs)
     if given := {"design", "n_pairs", "pairs_per_item"} & set(people):
         raise InputError(
             f"the population of a plan has no {sorted(given)[0]}: the designs to try say which pairs to ask"
@@ -239,22 +242,22 @@ def plan_designs(
         n_items = int(people["n_items"])
     if n_items < 3:
         raise InputError(f"a plan needs at least 3 items, found {n_items}")
-    degrees = _whole("pairs per item", pairs_per_item or default_degrees(n_items), 1, n_items - 1)
-    order_numbers = _whole("orders", orders, 1, 2)
-    run_numbers = _whole("runs", runs or default_runs(settings.runs), 1, settings.runs)
+    degrees = whole_numbers("pairs per item", pairs_per_item or default_degrees(n_items), 1, n_items - 1)
+    order_numbers = whole_numbers("orders", orders, 1, 2)
+    run_numbers = whole_numbers("runs", runs or default_runs(settings.runs), 1, settings.runs)
     grid = [Design(d, o, r) for d in degrees for o in order_numbers for r in run_numbers]
     complete = Design(n_items - 1, 2, int(settings.runs))
     asked = list(dict.fromkeys([*grid, complete, *([own_design] if own_design else [])]))
 
     tasks = [
-        _Task(tuple(children[start : start + _TOGETHER]), float(q), settings, people, tuple(asked))
-        for start in range(0, n_reps, _TOGETHER)
+        _Task(tuple(children[start : start + REPETITIONS_PER_TASK]), float(q), settings, people, tuple(asked))
+        for start in range(0, n_reps, REPETITIONS_PER_TASK)
     ]
     repetitions = (row for part in map_tasks(_measure, tasks, n_jobs=n_jobs, dask=dask) for row in part)
     rho = np.stack(list(progress(repetitions) if progress else repetitions))  # (n_reps, designs)
 
     row_of = {
-        design: _row(design, n_items, rho[:, index], target, probability)
+        design: recovery_row(_fields(design, n_items), rho[:, index], target, probability)
         for index, design in enumerate(asked)
     }
     rows = sorted((row_of[d] for d in grid), key=lambda row: (row["calls"], row["n_pairs"], row["orders"]))
@@ -274,14 +277,26 @@ def plan_designs(
             "n_reps": n_reps,
         },
         rows=tuple(rows),
-        chosen=_cheapest(rows, "reach_probability", probability),
-        assured=_cheapest(rows, "reach_low", probability),
+        chosen=cheapest_row(rows, "reach_probability", probability),
+        assured=cheapest_row(rows, "reach_low", probability),
         complete=row_of[complete],
         own=row_of[own_design] if own_design else None,
     )
 
 
-def _whole(name: str, values: Iterable[int], least: int, most: int) -> list[int]:
+def check_goal(target: float, probability: float, n_reps: int, n_jobs: int) -> None:
+    """Refuse what no plan can aim at, in a sentence."""
+    if not -1.0 < target <= 1.0:
+        raise InputError(f"target must be a rho above -1 and at most 1, found {target}")
+    if not 0.0 < probability < 1.0:
+        raise InputError(f"probability must lie between 0 and 1, found {probability}")
+    if n_reps < 2:
+        raise InputError(f"a plan needs at least 2 repetitions, found {n_reps}; 100 or more are sensible")
+    if n_jobs < 1:
+        raise InputError(f"jobs must be at least 1, found {n_jobs}")
+
+
+def whole_numbers(name: str, values: Iterable[int], least: int, most: int) -> list[int]:
     """Return distinct whole numbers in increasing order, all of them inside the bounds."""
     numbers = sorted({int(value) for value in values})
     if not numbers:
@@ -292,8 +307,19 @@ def _whole(name: str, values: Iterable[int], least: int, most: int) -> list[int]
     return numbers
 
 
-def _row(design: Design, n_items: int, rho: Floats, target: float, probability: float) -> dict[str, Any]:
+def _fields(design: Design, n_items: int) -> dict[str, Any]:
     n_pairs = n_items * design.pairs_per_item // 2
+    return {
+        "pairs_per_item": design.pairs_per_item,
+        "n_pairs": n_pairs,
+        "orders": design.orders,
+        "runs": design.runs,
+        "calls": n_pairs * design.orders * design.runs,
+    }
+
+
+def recovery_row(fields: Mapping[str, Any], rho: Floats, target: float, probability: float) -> dict[str, Any]:
+    """Return the row of a design: its `fields`, and what its repetitions (R,) say; see `Plan.rows`."""
     defined = rho[~np.isnan(rho)]
     reached = int(np.count_nonzero(defined >= target - 1e-12))
     low, high = wilson_interval(np.array([reached]), np.array([len(rho)]))
@@ -303,11 +329,7 @@ def _row(design: Design, n_items: int, rho: Floats, target: float, probability: 
     ranked = np.sort(np.where(np.isnan(rho), -np.inf, rho))[::-1]
     assured = float(ranked[int(np.ceil(probability * len(rho) - 1e-9)) - 1])
     return {
-        "pairs_per_item": design.pairs_per_item,
-        "n_pairs": n_pairs,
-        "orders": design.orders,
-        "runs": design.runs,
-        "calls": n_pairs * design.orders * design.runs,
+        **fields,
         "spearman": float(defined.mean()) if len(defined) else nan,
         "spearman_low": spread[0],
         "spearman_high": spread[1],
@@ -319,7 +341,8 @@ def _row(design: Design, n_items: int, rho: Floats, target: float, probability: 
     }
 
 
-def _cheapest(rows: Sequence[dict[str, Any]], name: str, least: float) -> dict[str, Any] | None:
+def cheapest_row(rows: Sequence[dict[str, Any]], name: str, least: float) -> dict[str, Any] | None:
+    """Return the cheapest row with at least so much of a probability, of equal ones the most probable."""
     enough = [row for row in rows if row[name] >= least - 1e-12]
     return min(enough, key=lambda row: (row["calls"], -row["reach_probability"]), default=None)
 

@@ -10,16 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from rank.command import Report, add_output_arguments, build_parser
 from simulate.__main__ import add_judge_arguments, add_people_arguments, judge_settings, people_options
-from simulate.like import add_like_arguments, read_like
+from simulate.like import add_like_arguments, fit_like, read_like
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from rank.command import Column
     from simulate.fitted import FittedJudge
     from simulate.planning import Plan
+
+#: Options that change a simulated judge, its items or its graph of pairs.
+_OF_A_LIST = (
+    "q", "strengths", "spread", "df", "human", "votes", "agreement", "flip_rate", "flip_q", "primacy", "repeatability",
+    "noise_q", "runs", "scheme", "k_close", "judge", "try_pairs_per_item",
+)  # fmt: skip
 
 EXAMPLE = """
 python -m simulate plan --agreement 0.75 --q -0.3 --target 0.9 --jobs 2 --plot plan.png
 python -m simulate plan --items 50 --try-pairs-per-item 5 10 20 49 --try-orders 2 --try-runs 1 3
 python -m simulate plan --like verdicts.csv --gold gold.csv --target 0.8
+python -m simulate plan --like verdicts.csv --gold gold.csv --try-contexts 20 40 80 160 --try-runs 1
 """
 
 
@@ -41,13 +51,32 @@ def planning_command(argv: Sequence[str]) -> None:
         import secrets
 
         args.seed = secrets.randbits(32)
-    fitted = read_like(args)
-    if fitted and fitted.items_recur and args.items is None:
+    shared = {
+        "runs": args.try_runs,
+        "target": args.target,
+        "probability": args.probability,
+        "n_reps": args.reps,
+        "rng": args.seed,
+        "n_jobs": args.jobs,
+        "dask": args.dask,
+        "progress": partial(progress, total=args.reps, label="repetitions", quiet=args.quiet),
+    }
+    like = read_like(args)
+    if like and args.items is None and not args.strengths_from:
+        from simulate.context_planning import items_recur, plan_contexts
+
+        if items_recur(*like):
+            _refuse_list_options(args)
+            over = plan_contexts(*like, n_contexts=args.try_contexts, orders=args.try_orders, **shared)
+            _draw(over, args)
+            emit(_report_contexts(over, args), args)
+            return
+    if args.try_contexts:
         raise InputError(
-            f"the items of {fitted.label} recur over {fitted.n_contexts} contexts, and more contexts help their ranking in "
-            "a way that a plan over one list of items does not know; add --items N to plan one list of N items with a "
-            "judge like this"
+            "--try-contexts needs --like with a file whose items recur over several contexts, and no --items: only then "
+            "is there something to draw contexts from"
         )
+    fitted = fit_like(args, like)
     people, notes = people_options(args, fitted.population if fitted else {})
     judge, more = judge_settings(args, asdict(fitted.settings) if fitted else {})
     q = args.q if args.q is not None else fitted.q if fitted else 0.0
@@ -60,30 +89,41 @@ def planning_command(argv: Sequence[str]) -> None:
         population=people,
         pairs_per_item=args.try_pairs_per_item,
         orders=args.try_orders or (1, 2),
-        runs=args.try_runs,
-        target=args.target,
-        probability=args.probability,
-        n_reps=args.reps,
         own_design=own,
-        rng=args.seed,
-        n_jobs=args.jobs,
-        dask=args.dask,
-        progress=partial(progress, total=args.reps, label="repetitions", quiet=args.quiet),
+        **shared,
     )
+    _draw(plan, args)
+    notes = [*(fitted.notes if fitted else ()), *notes, *more]
+    emit(_report(plan, args, fitted, notes), args)
+
+
+def _draw(plan: Plan, args: argparse.Namespace) -> None:
     if args.plot:
         from simulate.plotting import save_plan_plot
 
         save_plan_plot(plan, args.plot)
-    notes = [*(fitted.notes if fitted else ()), *notes, *more]
-    emit(_report(plan, args, fitted, notes), args)
+
+
+def _refuse_list_options(args: argparse.Namespace) -> None:
+    """Refuse what has no meaning where the verdicts of a file are drawn and no judge is simulated."""
+    from rank.exceptions import InputError
+
+    given = [name for name in _OF_A_LIST if getattr(args, name) is not None]
+    if given:
+        raise InputError(
+            f"--{given[0].replace('_', '-')} belongs to a plan over one list of items, but the items of this file recur "
+            "over contexts, and the plan draws its contexts as they are; leave it out, or add --items N to simulate a "
+            "judge like this on an invented list of N items"
+        )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = build_parser(
         "simulate plan",
         "How many calls does a ranking need? Expected rho against the number of pairs, orders and runs, for an assumed\n"
-        "judge or one like a real judge (--like), and the cheapest design that reaches a target. Whatever it says holds\n"
-        "for that judge only.",
+        "judge or one like a real judge (--like), and the cheapest design that reaches a target. Where the items of the\n"
+        "file recur over many prompts (a few systems x many contexts), nothing is simulated: its contexts are resampled,\n"
+        "and the designs differ by how many are judged. Whatever it says holds for that judge only.",
         example=EXAMPLE,
     )
     parser.add_argument(
@@ -104,11 +144,16 @@ def _parser() -> argparse.ArgumentParser:
         help="partners of every item (default: eight numbers up to all)",
     )  # fmt: skip
     tries.add_argument(
+        "--try-contexts", type=int, nargs="+", metavar="M",
+        help="numbers of contexts, with --like and items that recur; also more than the file has (default: eight numbers "
+        "up to four times as many)",
+    )  # fmt: skip
+    tries.add_argument(
         "--try-orders", type=int, nargs="+", choices=(1, 2), help="orders per pair (default: 1 2)"
     )
     tries.add_argument(
         "--try-runs", type=int, nargs="+", metavar="N",
-        help="calls per order, up to the judge's --runs (default: 1, half, all)",
+        help="calls per order, up to the judge's --runs or those of the file (default: 1, half, all)",
     )  # fmt: skip
     add_people_arguments(parser, design=False)
     add_judge_arguments(parser)
@@ -137,28 +182,15 @@ def _changed(args: argparse.Namespace) -> bool:
 
 
 def _report(plan: Plan, args: argparse.Namespace, fitted: FittedJudge | None, notes: list[str]) -> Report:
-    from rank.command import Column, Section
+    from rank.command import Section
 
     asked = plan.settings
-    frame = plan.to_frame()
-    frame["design"] = [f"{row['pairs_per_item']} x {row['orders']} x {row['runs']}" for row in plan.rows]
-    frame["choice"] = ["chosen" if row is plan.chosen else "" for row in plan.rows]
-    shown = frame.iloc[_frontier(plan)]
-    columns = (
-        Column("design", "partners x orders x runs", "text"),
-        Column("calls", "calls", "count"),
-        Column("spearman", "rho", "number", low="spearman_low", high="spearman_high"),
-        Column(
-            "reach_probability", f"P(rho >= {asked['target']:g})", "share", low="reach_low", high="reach_high"
-        ),
-        Column("choice", " ", "text"),
-    )
+    frame, columns, shown_note = _table(plan, "pairs_per_item", "partners")
     about = [
         f"A against {'the gold order' if asked['human'] == 'deterministic' else 'the human winner'}; rho against theta: "
         f"mean and 2.5 to 97.5 percentiles of {asked['n_reps']} repetitions; P: share of them with a 95 % "
         "Wilson interval",
-        f"{len(shown)} of {len(frame)} designs are shown: those with a higher rho than every cheaper one, and the "
-        "most expensive (--format csv has all)",
+        shown_note,
     ]
     undefined = {"spearman": "no repetition has a ranking"}
     notes.append(
@@ -170,21 +202,183 @@ def _report(plan: Plan, args: argparse.Namespace, fitted: FittedJudge | None, no
     data["like"] = {"label": fitted.label, **fitted.measured} if fitted else None
     return Report(
         title=f"Plan: {asked['n_items']:,} items, {len(plan.rows)} designs",
-        sections=(Section("", shown, columns, tuple(about), undefined),),
+        sections=(Section("", frame.iloc[_frontier(plan)], columns, tuple(about), undefined),),
         sentences=tuple(describe_plan(plan, fitted)),
         data=data,
-        flat=frame.drop(columns=["design", "choice"]).assign(
-            chosen=[row is plan.chosen for row in plan.rows]
-        ),
+        flat=_flat(plan),
         notes=(*notes, f"seed {args.seed}"),
     )
 
 
+def _table(plan: Plan, size: str, what: str) -> tuple[pd.DataFrame, tuple[Column, ...], str]:
+    """Return all designs for people, the columns to show, and which of the rows are shown."""
+    from rank.command import Column
+
+    frame = plan.to_frame()
+    frame["design"] = [f"{row[size]:,} x {row['orders']} x {row['runs']}" for row in plan.rows]
+    named = plan.chosen or plan.best
+    word = "chosen" if plan.chosen else "highest rho"
+    frame["choice"] = [word if row is named else "" for row in plan.rows]
+    columns = (
+        Column("design", f"{what} x orders x runs", "text"),
+        Column("calls", "calls", "count"),
+        Column("spearman", "rho", "number", low="spearman_low", high="spearman_high"),
+        Column(
+            "reach_probability",
+            f"P(rho >= {plan.settings['target']:g})",
+            "share",
+            low="reach_low",
+            high="reach_high",
+        ),
+        Column("choice", " ", "text"),
+    )
+    note = (
+        f"{len(_frontier(plan))} of {len(frame)} designs are shown: those with a higher rho than every cheaper one, "
+        f"the {'chosen' if plan.chosen else 'best'} one, and the most expensive (--format csv has all)"
+    )
+    return frame, columns, note
+
+
+def _flat(plan: Plan) -> pd.DataFrame:
+    return plan.to_frame().assign(chosen=[row is plan.chosen for row in plan.rows])
+
+
+def _report_contexts(plan: Plan, args: argparse.Namespace) -> Report:
+    from rank.command import Section
+
+    asked = plan.settings
+    frame, columns, shown_note = _table(plan, "n_contexts", "contexts")
+    n = asked["n_contexts"]
+    about = [
+        f"rho against gold: mean and 2.5 to 97.5 percentiles of {asked['n_reps']} draws of contexts with replacement from "
+        f"the {n:,} of the file; P: share of the draws with a 95 % Wilson interval",
+        f"calls: {asked['pairs_per_context']:.3g} pairs per context x contexts x orders x runs",
+        shown_note,
+    ]
+    notes = [
+        f"everything is conditional on this file: its judge, its {asked['n_items']} items, its prompts and its gold; with "
+        f"more contexts rho tends to {asked['spearman']:.2f}, that of all its verdicts, whatever the truth is"
+    ]
+    if any(row["n_contexts"] > n for row in plan.rows):
+        notes.append(
+            f"designs with more than {n:,} contexts extrapolate: as if more prompts of the same kind were judged"
+        )
+    if any(row["orders"] == 1 for row in plan.rows) and asked["orders"] == 2:
+        notes.append(
+            "with one order a coin decides, for every context and pair, which of its two orders is asked"
+        )
+    if asked["orders"] == 1:
+        notes.append("no pair of the file was judged in both orders: what a second order buys is unknown")
+    elif asked["share_swapped"] < 1:
+        notes.append(
+            f"{1 - asked['share_swapped']:.1%} of the pairs of the file have one order only, and keep it in designs of two"
+        )
+    if asked["runs"] == 1:
+        notes.append("calls were not repeated: what repeated calls would gain is unknown")
+    elif asked["share_fewer_runs"] > 0:
+        notes.append(
+            f"{asked['share_fewer_runs']:.1%} of the pairs and orders of the file have fewer than {asked['runs']} runs, and "
+            "give what they have"
+        )
+    if asked["n_items_gold"] < asked["n_items"]:
+        notes.append(
+            f"rho is over the {asked['n_items_gold']} of {asked['n_items']} items that have gold; all pairs count as calls"
+        )
+    if asked["n_items_gold"] <= 10:
+        notes.append(
+            f"with {asked['n_items_gold']} items rho takes few values: one exchange of neighbours costs "
+            f"{_exchange(asked['n_items_gold']):.2f}"
+        )
+    data = plan.to_dict()
+    data["settings"] = {"seed": args.seed, **data["settings"]}
+    kept = ("label", "repeatability", "flip_rate", "accuracy", "spearman")
+    data["like"] = {name: asked[name] for name in kept}
+    undefined = {"spearman": "no draw has a ranking"}
+    return Report(
+        title=f"Plan: {asked['n_items']:,} items over contexts, {len(plan.rows)} designs",
+        sections=(Section("", frame.iloc[_frontier(plan)], columns, tuple(about), undefined),),
+        sentences=tuple(describe_context_plan(plan)),
+        data=data,
+        flat=_flat(plan),
+        notes=(*notes, f"seed {args.seed}"),
+    )
+
+
+def _exchange(n_items: int) -> float:
+    """What rho loses when two neighbours of a perfect ranking change places."""
+    return 12.0 / (n_items * (n_items**2 - 1))
+
+
+def describe_context_plan(plan: Plan) -> list[str]:
+    """Return what a plan over contexts says, in sentences that name the file it is conditional on."""
+    asked, chosen = plan.settings, plan.chosen
+    target, probability, reps, n = (asked[k] for k in ("target", "probability", "n_reps", "n_contexts"))
+    rates = [
+        f"{name} {asked[key]:.3g}"
+        for name, key in (("C", "repeatability"), ("phi", "flip_rate"), ("A", "accuracy"))
+        if asked[key] == asked[key]
+    ]
+    given = f"Given the verdicts of {asked['label']} ({', '.join(rates)}) on {asked['n_items']:,} items"
+    goal = f"rho {target:g} with probability {probability:g}"
+    own, found = plan.complete, asked["spearman"]
+    file = f"The file itself, with all its verdicts on {n:,} contexts, has rho " + (
+        f"{found:.2f}" if found == found else "undefined"
+    )
+    sentences = []
+    if chosen is not None:
+        beyond = chosen["n_contexts"] > n
+        sentences.append(
+            f"{given}, the cheapest of {len(plan.rows)} designs that reaches {goal} takes {chosen['calls']:,} calls: "
+            f"{_contexts(chosen)}. It reached the target in {_count(chosen, reps)} of {reps} draws of contexts "
+            f"(95 % interval {chosen['reach_low']:.2f} to {chosen['reach_high']:.2f}); its rho is {_rho(chosen)}."
+            + (
+                f" These are more contexts than the {n:,} of the file: it holds if more prompts are of the same kind."
+                if beyond
+                else ""
+            )
+        )
+        if chosen["reach_low"] < probability:
+            sure = plan.assured
+            sentences.append(
+                f"That interval includes less than {probability:g}; more repetitions settle it, and the cheapest design "
+                + (
+                    f"whose interval does not takes {sure['calls']:,} calls ({_contexts(sure)})."
+                    if sure
+                    else f"whose interval does not is none of these ({reps} repetitions may be too few for any)."
+                )
+            )
+        sentences.append(f"{file}; as many contexts drawn from it have {_rho(own)}.")
+        return sentences
+    best = plan.best
+    most = max(row["n_contexts"] for row in plan.rows)
+    sentences.append(
+        f"{given}, none of {len(plan.rows)} designs with up to {most:,} contexts reaches {goal}. The highest rho, "
+        f"{_rho(best)}, has {_contexts(best)} ({best['calls']:,} calls); it reached the target in {_count(best, reps)} of "
+        f"{reps} draws of contexts."
+    )
+    if found != found or found >= target:
+        sentences.append(f"{file}: more contexts may get there (--try-contexts).")
+    else:
+        sentences.append(
+            f"{file}, and that is where more prompts of the same kind lead: more calls of this judge will not reach "
+            f"{target:g}. Another judge is needed, or a lower target."
+        )
+    return sentences
+
+
+def _contexts(row: dict[str, Any]) -> str:
+    return (
+        f"{row['n_contexts']:,} context{'s' if row['n_contexts'] > 1 else ''} with all their pairs "
+        f"({row['n_pairs']:,}), in {'one order' if row['orders'] == 1 else 'both orders'} with {_runs(row)}"
+    )
+
+
 def _frontier(plan: Plan) -> list[int]:
-    """Positions of the rows that beat every cheaper one, the chosen one and the last."""
+    """Positions of the rows that beat every cheaper one, the chosen one, the best where none is, and the last."""
+    named = plan.chosen or plan.best
     kept, best = [], float("-inf")
     for index, row in enumerate(plan.rows):
-        if row["spearman"] > best or row is plan.chosen or index == len(plan.rows) - 1:
+        if row["spearman"] > best or row is named or index == len(plan.rows) - 1:
             kept.append(index)
         if row["spearman"] > best:
             best = row["spearman"]

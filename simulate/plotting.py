@@ -88,16 +88,12 @@ def save_sweep_plot(result: Sweep, path: str) -> None:
     from matplotlib.figure import Figure
 
     from difficulty.plotting import save_figure
+    from simulate.judges import SCALES
 
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
     ax = plot_sweep(result.rows, ax=figure.add_subplot())
     asked = result.settings
-    ends = {
-        "weight": "q: where errors fall (-1 close pairs, 0 anywhere, 1 far pairs)",
-        "spread": "q: where errors fall (0 near ties, 1 anywhere)",
-        "mixture": "q: where errors fall (-1 closer half, 0 anywhere, 1 farther half)",
-    }
-    ax.set_xlabel(ends[asked["scheme"]])
+    ax.set_xlabel(f"q: where errors fall ({SCALES[asked['scheme']]})")
     row = result.rows[0]
     rates = f"phi = {row['flip_rate']:.2f}, A = {row['accuracy']:.2f}"
     if asked["runs"] >= 2:
@@ -251,7 +247,8 @@ def plot_plan(plan: Plan, *, ax: Axes | None = None) -> Axes:
     ----------
     plan : Plan
         Points are means over repetitions; the whisker reaches down to the rho that is reached with the asked
-        probability, so that a design does what is asked when its whisker ends above the line of the target.
+        probability, so that a design does what is asked when its whisker ends above the line of the target. Hollow
+        points have more contexts than the file that was resampled.
     ax : Axes, optional
 
     Returns
@@ -262,6 +259,7 @@ def plot_plan(plan: Plan, *, ax: Axes | None = None) -> Axes:
 
     ax = _axes(ax)
     runs = sorted({row["runs"] for row in plan.rows})
+    contexts = plan.settings.get("n_contexts", np.inf)
     shades = matplotlib.colormaps["viridis"](np.linspace(0.05, 0.8, len(runs)))
     for orders, line, marker in ((1, ":", "o"), (2, "-", "s")):
         for number, colour in zip(runs, shades):
@@ -276,6 +274,11 @@ def plot_plan(plan: Plan, *, ax: Axes | None = None) -> Axes:
                 f"{'both orders' if orders == 2 else 'one order'}, {number} run{'s' if number > 1 else ''}"
             )
             ax.plot(calls, rho, line, marker=marker, color=colour, markersize=4, linewidth=1.5, label=label)
+            beyond = np.array([row.get("n_contexts", 0) > contexts for row in rows])
+            ax.plot(
+                calls[beyond], rho[beyond], marker, color=colour, markersize=4.5, markerfacecolor="white", linestyle="none",
+                zorder=4,
+            )  # fmt: skip
             ax.vlines(calls, np.fmin(least, rho), rho, color=colour, linewidth=1, alpha=0.7)
     target, probability = plan.settings["target"], plan.settings["probability"]
     ax.axhline(target, color=_T, linewidth=1.2, linestyle="--", label=f"target {target:g}")
@@ -285,13 +288,29 @@ def plot_plan(plan: Plan, *, ax: Axes | None = None) -> Axes:
             [row["calls"]], [row["spearman"]], "*", color=_T, markersize=17, markeredgecolor="white", zorder=5,
             linestyle="none", label=f"cheapest: {row['calls']:,} calls",
         )  # fmt: skip
-    ax.set_xscale("log")
+    if any(row.get("n_contexts", 0) > contexts for row in plan.rows):
+        ax.plot(
+            [], [], "o", color=_HUMAN, markersize=4.5, markerfacecolor="white", label=f"hollow: more than {contexts} contexts"
+        )  # fmt: skip
+    _plain_log(ax, [row["calls"] for row in plan.rows])
     ax.set_xlabel("calls = pairs x orders x runs")
     ax.set_ylabel(f"rho: mean, and what is reached with probability {probability:g}")
     seen = [value for r in plan.rows for value in (r["spearman_assured"], r["spearman"]) if value == value]
     ax.set_ylim(min([target, *seen]) - 0.05, 1.02)
     ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return _plain(ax)
+
+
+def _plain_log(ax: Axes, values: Sequence[float]) -> None:
+    """Make the x axis logarithmic, with plain numbers at 1, 2 and 5 times powers of ten (the powers over long ranges)."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ax.set_xscale("log")
+    low, high = max(min(values), 1), max(values)
+    steps = (1.0,) if high / low > 3e3 else (1.0, 2.0, 5.0) if high / low > 8 else tuple(np.arange(1.0, 10.0))
+    ax.xaxis.set_major_locator(LogLocator(base=10.0, subs=steps, numticks=50))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def save_plan_plot(plan: Plan, path: str) -> None:
@@ -303,10 +322,17 @@ def save_plan_plot(plan: Plan, path: str) -> None:
     figure = Figure(figsize=(8.2, 4.6), layout="constrained")
     asked = plan.settings
     ax = plot_plan(plan, ax=figure.add_subplot())
-    rates = f"phi = {asked['flip_rate']:.2f}, A = {asked['agreement']:.2f}, q = {asked['q']:.2g}"
-    if asked["runs"] >= 2:
-        rates = f"C = {asked['repeatability']:.2f}, {rates}"
-    ax.set_title(f"What calls buy from a judge with {rates} ({asked['n_items']} items)", fontsize=10.5)
+    if "n_contexts" in asked:
+        title = (
+            f"What calls buy: {asked['label']}\n{asked['n_items']} items, contexts drawn from the {asked['n_contexts']:,} of "
+            "the file"
+        )
+    else:
+        rates = f"phi = {asked['flip_rate']:.2f}, A = {asked['agreement']:.2f}, q = {asked['q']:.2g}"
+        if asked["runs"] >= 2:
+            rates = f"C = {asked['repeatability']:.2f}, {rates}"
+        title = f"What calls buy from a judge with {rates} ({asked['n_items']} items)"
+    ax.set_title(title, fontsize=10.5)
     save_figure(figure, path)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rank.command import Report, add_output_arguments, build_parser
 from simulate.__main__ import add_judge_arguments, add_people_arguments, judge_settings, people_options
-from simulate.like import add_like_arguments, read_like
+from simulate.like import add_like_arguments, fit_like, read_like
 
 if TYPE_CHECKING:
     from simulate.twins import Twins
@@ -59,13 +59,19 @@ def twins_command(argv: Sequence[str]) -> None:
     from dataclasses import asdict
 
     from rank.command import emit, write_table
+    from rank.exceptions import InputError
     from simulate.twins import make_twins
 
     if args.seed is None:
         import secrets
 
         args.seed = secrets.randbits(32)
-    fitted = read_like(args)
+    fitted = fit_like(args, read_like(args))
+    if fitted and fitted.items_recur and args.items is None and not args.strengths_from:
+        raise InputError(
+            f"the items of {fitted.label} recur over {fitted.n_contexts} contexts and are ranked over all of them, which "
+            "one list of items cannot imitate; add --items N for twins with its rates on an invented list of N items"
+        )
     people, notes = people_options(args, fitted.population if fitted else {"human": "deterministic"})
     judge, more = judge_settings(args, asdict(fitted.settings) if fitted else {})
     twins = make_twins(

@@ -153,6 +153,18 @@ def test_twins_of_a_real_judge_have_its_rates_and_its_items(capsys, tmp_path):
     pd.testing.assert_frame_equal(pd.read_csv(saved), pd.read_csv(gold))
 
 
+def test_twins_of_recurring_items_are_refused_unless_a_list_is_asked_for(capsys, shared_data):
+    """Eight systems over 80 prompts are not a list of eight items: the far twin would rank as well by chance."""
+    like = ["--like", shared_data / "qlora_vicuna.csv", "--gold", shared_data / "qlora_vicuna_gold.csv"]
+    code, out, err = run(capsys, *like, "--seed", 1)
+    assert (code, out) == (1, "")
+    assert "recur over 80 contexts" in err
+    assert "--items N" in err
+    code, out, _ = run(capsys, *like, "--seed", 1, "--items", 60, "--resamples", 0, "--format", "json")
+    assert code == 0
+    assert json.loads(out)["settings"]["n_items"] == 60
+
+
 def test_pictures_draw_what_the_rows_say():
     from simulate.plotting import plot_twin_errors, plot_twin_ranks, plot_twin_rates
 
