@@ -69,14 +69,24 @@ def _parser() -> argparse.ArgumentParser:
         "simulate",
         "Simulate judges that have exactly the asked repeatability C, flip rate phi and accuracy A (hence T), with\n"
         "their errors placed on close pairs (q = -1), anywhere (0) or on far pairs (1), and measure rho, the rank\n"
-        "correlation with gold." + (f"\n\nother commands:{others}" if others else ""),
+        "correlation with gold. That is the scale of the default --scheme weight; with --scheme spread, which the presets\n"
+        "set, q = 0 is near ties only and q = 1 is anywhere."
+        + (f"\n\nother commands:{others}" if others else ""),
         example=EXAMPLE,
     )
     parser.add_argument(
-        "--q", type=float, nargs="+", metavar="Q", help="where errors fall, one row each (default: 0.5)"
+        "--q", type=float, nargs="+", metavar="Q",
+        help="where errors fall, one row each, on the scale of --scheme (default: 0.5; a preset has its own six)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--preset", choices=("figure1", "figure2"),
+        help="settings of the published figures, among them --scheme spread and --reps 200; what is given beside it goes before",
+    )  # fmt: skip
+    parser.add_argument(
+        "--reps",
+        **_WHOLE,
+        help="repetitions (default: 1, which gives a bootstrap interval; with a preset 200)",
     )
-    parser.add_argument("--preset", choices=("figure1", "figure2"), help="settings of the published figures")
-    parser.add_argument("--reps", **_WHOLE, help="repetitions (default: 1)")
     parser.add_argument("--jobs", default=1, **_WHOLE, help="processes (default: 1)")
     parser.add_argument("--dask", metavar="ADDRESS", help="scheduler of a Dask cluster to use instead")
     parser.add_argument(
@@ -148,8 +158,10 @@ def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
     judge.add_argument("--noise-q", **_NUMBER, help="where the others fall, -1 to 1 (default: -0.5)")
     judge.add_argument("--runs", **_WHOLE, help="calls per pair and order (default: 5)")
     judge.add_argument(
-        "--scheme", choices=("weight", "spread", "mixture"), help="how q places errors (default: weight)"
-    )
+        "--scheme", choices=("weight", "spread", "mixture"),
+        help="scale of q: weight, -1 closest, 0 anywhere, 1 farthest pairs; spread, 0 near ties, 1 anywhere; mixture, -1 "
+        "closer half, 0 anywhere, 1 farther half (default: weight)",
+    )  # fmt: skip
     judge.add_argument("--k-close", **_NUMBER, help="steepness of scheme spread, per nat (default: 3)")
     judge.add_argument(
         "--judge", choices=("errors", "blind-zone"),
@@ -266,6 +278,7 @@ def _save(args: argparse.Namespace, result: Sweep, people: dict[str, Any], judge
 
 def _report(result: Sweep, args: argparse.Namespace, notes: list[str]) -> Report:
     from rank.command import Column, Report, Section
+    from simulate.judges import SCALES
 
     asked, frame = result.settings, result.to_frame()
     observed = asked["runs"] >= 2
@@ -283,6 +296,8 @@ def _report(result: Sweep, args: argparse.Namespace, notes: list[str]) -> Report
         Column("inconsistent_pair_primacy", "IPP", "share"),
         Column("accuracy", "A", "share"),
     ]
+    if asked["human"] == "votes":
+        rates.append(Column("accuracy_latent", "A theta", "share"))
     if asked["judge"] == "blind-zone" and asked["n_reps"] > 1:
         rates.append(Column("accuracy_sd", "sd of A", "number"))
     if observed:
@@ -311,7 +326,13 @@ def _report(result: Sweep, args: argparse.Namespace, notes: list[str]) -> Report
         "none": "rho",
     }[asked["spearman_interval"]]
     against = "theta" if asked["gold"] == "latent" else "the ranking from the human votes"
-    about = [f"{band} against {against}; A against the human winner; T = C (A - phi/2)"]
+    by_votes = asked["human"] == "votes"
+    about = [
+        f"{band} against {against}; A and T against the human winner"
+        + (", A theta against the order of theta" if by_votes else "")
+        + "; T = C (A - phi/2)",
+        f"q on the scale of scheme {asked['scheme']}: {SCALES[asked['scheme']]}",
+    ]
     if not observed:
         about.append("one run: C is not observed; T at most assumes perfect repeatability")
     about_where = [
@@ -328,6 +349,16 @@ def _report(result: Sweep, args: argparse.Namespace, notes: list[str]) -> Report
             undefined[f"{side}_{name}"] = f"no compared pair is {side}"
     for name in ("cyclic", "mixed", "inequality"):
         undefined[f"triads_{name}_share"] = "no triple of items has a verdict on all three pairs"
+    notes = list(notes)
+    if args.preset:
+        notes.append(
+            f"preset {args.preset}: scheme {asked['scheme']}, {asked['n_reps']} repetition(s), judge {asked['judge']}"
+        )
+    if by_votes:
+        notes.append(
+            "the verdicts of --save-verdicts measured by python -m difficulty show A theta (with the T that belongs to it) "
+            "against the gold of --save-gold, and A and T of this table against that of --save-human"
+        )
     title = f"Simulated judges: {asked['n_items']:,} items, {asked['n_pairs']:,} pairs ({asked['design']})"
     data = result.to_dict()
     data["settings"] = {"preset": args.preset, "seed": args.seed, **data["settings"]}

@@ -101,6 +101,61 @@ def test_written_judge_measured_by_difficulty_returns_what_went_in(capsys, tmp_p
         assert against_human["buckets"][-1]["accuracy"] == pytest.approx(row["far"]["accuracy"], abs=1e-12)
 
 
+def cells_of(out, name):
+    """Cell of the first row of the first table under a header."""
+    lines = out.splitlines()
+    at = next(k for k, line in enumerate(lines) if line.split()[:2] == ["q", "rho"])
+    header = lines[at].replace("A theta", "A_theta").replace("T joint", "T_joint").split()
+    row = [cell for cell in lines[at + 2].replace(", ", ",").split() if not cell.startswith("[")]
+    return dict(zip(header, row, strict=True))[name]
+
+
+def test_accuracy_against_theta_stands_beside_that_against_the_votes(capsys, tmp_path):
+    """What python -m difficulty prints for the saved files is in the table that announced them, and a note says where."""
+    verdicts, gold, human = (str(tmp_path / f"{name}.csv") for name in ("verdicts", "gold", "human"))
+    files = ["--save-verdicts", verdicts, "--save-gold", gold, "--save-human", human]
+    code, out, _ = run(capsys, "--q", 0.5, *SMALL, *files)
+    assert code == 0
+    shown = {name: float(cells_of(out, name)) for name in ("A", "A_theta", "T")}
+    assert abs(shown["A"] - shown["A_theta"]) > 0.01
+    for name, column in ((gold, "A_theta"), (human, "A")):
+        assert difficulty_main([verdicts, "--gold", name, "--format", "json", "--resamples", "0"]) == 0
+        overall = json.loads(capsys.readouterr().out)["groups"][0]["overall"]
+        assert overall["accuracy"] == pytest.approx(shown[column], abs=5e-4)
+    text = " ".join(out.split())
+    assert "show A theta (with the T that belongs to it) against the gold of --save-gold" in text
+    assert "A and T of this table against that of --save-human" in text
+    certain = run(capsys, "--q", 0.5, *SMALL, "--human", "deterministic")[1]
+    assert "A theta" not in certain
+    assert "--save-human" not in certain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "scale"),
+    [
+        ([], "scheme weight: -1 close pairs, 0 anywhere, 1 far pairs"),
+        (["--scheme", "mixture"], "scheme mixture: -1 closer half, 0 anywhere, 1 farther half"),
+        (
+            ["--preset", "figure1", "--reps", 2, "--pairs-per-item", 10],
+            "scheme spread: 0 near ties, 1 anywhere",
+        ),
+    ],
+)
+def test_caption_says_which_scale_of_q_is_in_force(capsys, arguments, scale):
+    code, out, _ = run(capsys, "--q", 0.5, *SMALL, *arguments)
+    text = " ".join(out.split())
+    assert code == 0
+    assert scale in text
+    assert ("preset figure1: scheme spread, 2 repetition(s)" in text) == ("--preset" in arguments)
+
+
+def test_help_says_what_a_preset_changes(capsys):
+    text = " ".join(run(capsys, "--help")[1].split())
+    assert "with --scheme spread, which the presets set, q = 0 is near ties only" in text
+    assert "--scheme spread and --reps 200" in text
+    assert "with a preset 200" in text
+
+
 def test_presets_can_be_varied(capsys):
     arguments = [
         "--preset",
