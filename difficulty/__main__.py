@@ -121,11 +121,21 @@ def _difficulty(argv: list[str]) -> None:
     others: dict[str, Gold | None] = {}
     if args.votes:
         from difficulty.human_votes import describe_votes, votes_to_gold
+        from rank.readers import display_name, naming, read_table
+        from rank.tally import tally_verdicts
+        from rank.verdicts import check_verdicts
 
-        # The layout is that of the verdicts; who voted doesn't matter.
-        votes = read_tally(
-            [args.votes], number_runs=args.number_runs, drop_exact_copies=args.drop_exact_copies
-        )
+        # Several people's votes on a pair are runs of it; who voted doesn't matter.
+        frame = read_table(args.votes)
+        with naming(display_name(args.votes)):
+            votes = tally_verdicts(
+                check_verdicts(
+                    frame,
+                    drop_exact_copies=args.drop_exact_copies,
+                    number_runs=not {"run", "criterion"} & set(frame.columns),
+                )
+            )
+        notes += [f"votes: {note}" for note in (*votes.notes, votes.count_note())]
         from_votes = votes_to_gold(votes, level=args.votes_level)
         said = describe_votes(votes, from_votes, level=args.votes_level)
         if gold is None:

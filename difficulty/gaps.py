@@ -20,6 +20,7 @@ from difficulty.reliability import (
 from rank.buckets import EDGE_BASES, GapBuckets, bucket_gaps
 from rank.exceptions import InputError
 from rank.gold import Gold, PairGold
+from rank.recovery import half_wins
 from rank.resample import DEFAULT_LEVEL, DEFAULT_RESAMPLES, check_resampling, percentile_interval, seed_of
 from rank.tally import Tally
 
@@ -214,8 +215,7 @@ def fit_gold_scale(tally: Tally, pair_gold: PairGold) -> float:
     from scipy.optimize import brentq
 
     difference = pair_gold.score_i - pair_gold.score_j
-    wins = tally.counts.sum(axis=1)
-    win_i, win_j = wins[:, 0] + wins[:, 2] / 2, wins[:, 1] + wins[:, 2] / 2
+    win_i, win_j = half_wins(tally.counts).T
     use = ~np.isnan(difference) & (difference != 0) & (win_i + win_j > 0)
     d = np.abs(difference[use])
     right = np.where(difference[use] > 0, win_i[use], win_j[use])

@@ -52,7 +52,7 @@ def votes_to_gold(votes: Tally, *, level: str = "context") -> Gold:
     -------
     Gold
         ``kind="pairs"``: the majority is the winner (``tie`` when split evenly), the margin the gap; pairs
-        without a valid vote are left out. Contexts and datasets are kept where there are several.
+        without a valid vote are left out. Votes on one context or dataset are gold for that one only.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def votes_to_gold(votes: Tally, *, level: str = "context") -> Gold:
         }
     )
     frame[["wins_a", "wins_b"]] = half_wins(votes.counts)
-    keys = [column for column in CONTEXT_COLUMNS if frame[column].nunique() > 1]
+    keys = [column for column in CONTEXT_COLUMNS if (frame[column] != "").any()]
     if level == "pair":
         keys = [column for column in keys if column != "context"]
     frame = frame.groupby([*keys, "item_a", "item_b"], as_index=False, sort=True)[["wins_a", "wins_b"]].sum()

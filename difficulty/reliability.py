@@ -535,6 +535,9 @@ def failure_mode(
     >>> failure_mode(1.0, 1.0)
     'confidently biased'
     """
+    for name, bound in (("high repeatability", high_repeatability), ("low flip rate", low_flip_rate)):
+        if not 0 <= bound <= 1:
+            raise InputError(f"the threshold of {name} must lie in [0, 1], found {bound:g}")
     if np.isnan(repeatability) or np.isnan(flip_rate):
         return None
     # Tolerance: 0.9 computed as 9/10 must not lose to 0.9 written as a float.

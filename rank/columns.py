@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 
@@ -13,6 +14,151 @@ from rank.exceptions import InputError
 
 #: What tells contexts apart.
 CONTEXT_COLUMNS = ["dataset", "context"]
+
+#: Names of result fields, which no grouping column may carry: it would stand in one row with them.
+RESERVED_NAMES = frozenset(
+    {
+        "accuracy",
+        "accuracy_verdicts",
+        "alpha",
+        "bucket",
+        "buckets",
+        "buckets_notes",
+        "calibrated_reference",
+        "calls",
+        "capability_gap",
+        "ceiling",
+        "close_minus",
+        "close_minus_far",
+        "component",
+        "converged",
+        "counts",
+        "cross_check",
+        "cyclic_share",
+        "decisive_accuracy",
+        "estimate",
+        "expected_accuracy",
+        "expected_flips",
+        "expected_flips_sd",
+        "expected_swap_consistency",
+        "failure_mode",
+        "first_slot_rate",
+        "fisher_information",
+        "flip_cost",
+        "flip_q_hat",
+        "flip_rate",
+        "flip_rate_gold",
+        "gap",
+        "gap_edges",
+        "gap_edges_basis",
+        "gold",
+        "gold_coverage",
+        "gradient_norm",
+        "groups",
+        "inconsistent_pair_primacy",
+        "inequality_share",
+        "inequality_valid_share",
+        "item",
+        "items",
+        "joint_minus_closed",
+        "kendall",
+        "kind",
+        "lever",
+        "log_likelihood",
+        "method",
+        "metric",
+        "mixed_share",
+        "n",
+        "nontransitive_share",
+        "notes",
+        "observed_flips",
+        "observed_minus_expected_accuracy",
+        "observed_minus_expected_swap_consistency",
+        "order_effect",
+        "overall",
+        "p",
+        "p_value",
+        "penalised",
+        "prior_sd",
+        "q_hat",
+        "rank",
+        "ranks",
+        "reason",
+        "remedy",
+        "repeat_agreement",
+        "repeatability",
+        "repeatability_gold",
+        "rows",
+        "section",
+        "settings",
+        "share_of_flips",
+        "share_of_wrong",
+        "source",
+        "spearman",
+        "spearman_items",
+        "spearman_level",
+        "spearman_sd",
+        "stated",
+        "std_error",
+        "std_errors",
+        "std_errors_note",
+        "strength",
+        "swap_consistency",
+        "tie_parameter",
+        "tie_parameter_std_error",
+        "ties",
+        "transitive_share",
+        "triads",
+        "triads_reason",
+        "trustworthy_rate",
+        "trustworthy_rate_joint",
+        "trustworthy_rate_upper",
+        "undecided_accuracy",
+        "n_complete",
+        "n_components",
+        "n_conditions",
+        "n_conditions_repeated",
+        "n_contexts_left_out",
+        "n_contexts_ranked",
+        "n_cyclic",
+        "n_flips",
+        "n_incomplete",
+        "n_inequality",
+        "n_inequality_assessed",
+        "n_inequality_valid",
+        "n_invalid",
+        "n_items_ranked",
+        "n_iterations",
+        "n_losses",
+        "n_mixed",
+        "n_pairs",
+        "n_pairs_gold",
+        "n_pairs_invalid",
+        "n_pairs_one_order",
+        "n_pairs_swapped",
+        "n_ties",
+        "n_transitive",
+        "n_undefined_resamples",
+        "n_verdicts",
+        "n_wins",
+        "n_wrong_decisive",
+    }
+)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a column name is that of a result field (``..._low``, ``..._close`` and the like included).
+
+    Examples
+    --------
+    >>> is_reserved("accuracy"), is_reserved("spearman_low"), is_reserved("n_pairs"), is_reserved("n_shots")
+    (True, True, True, False)
+    """
+    while (shorter := re.sub("_(low|high|close|far|reason)$", "", name)) != name:
+        if name in RESERVED_NAMES:
+            return True
+        name = shorter
+    return name in RESERVED_NAMES
 
 
 def id_strings(

@@ -78,9 +78,9 @@ class Gold:
         return self._lookup(tally, ["item"], context, (item,), self.frame["score"].to_numpy(dtype=float))
 
     def gaps(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Return ``|a - b|`` of two arrays of gold scores, rounded as `rounded` does.
+        """Return ``|a - b|`` of two arrays of gold scores, without the noise of their last bits (`rounded`).
 
-        Without the rounding, gaps that are equal on paper (1.0 - 0.7 and 0.6 - 0.3) differ in their last bits
+        With that noise, gaps that are equal on paper (1.0 - 0.7 and 0.6 - 0.3) differ in their last bits
         and would fall on two sides of a bucket edge. With `gap_digits`, rounded to that many decimals.
         """
         return self._gap_rounded(np.abs(a - b))
@@ -88,21 +88,25 @@ class Gold:
     def _gap_rounded(self, gaps: np.ndarray) -> np.ndarray:
         return self.rounded(gaps) if self.gap_digits is None else np.round(gaps, self.gap_digits)
 
+    def rounded(self, values: np.ndarray) -> np.ndarray:
+        """Round differences and means of gold where its last bits are noise: at the fourteenth digit of a score.
+
+        The digit is that of the median size of all scores (or gaps), so that every subset of items and pairs
+        rounds alike and one giant does not make all the others equal.
+        """
+        sizes = self.frame["score" if self.kind == "items" else "gap"].abs()
+        typical = float(sizes[sizes > 0].median())
+        if not 1e-200 < typical < 1e200:  # beyond decimal rounding, or all zero
+            return values
+        with np.errstate(over="ignore", invalid="ignore"):
+            short = np.round(values, 14 - int(np.ceil(np.log10(typical))))
+        return np.where(np.isfinite(short), short, values)
+
     @property
     def decimals(self) -> int | None:
         """How many decimals the scores (or gaps) were written with: 0 to 8, or None for more."""
         values = self.frame["score" if self.kind == "items" else "gap"].dropna().to_numpy()
         return next((d for d in range(9) if np.array_equal(np.round(values, d), values)), None)
-
-    def rounded(self, values: np.ndarray) -> np.ndarray:
-        """Round numbers computed from gold at the twelfth digit of its largest score (or gap).
-
-        The digit is that of the whole gold, so that every subset of items and pairs rounds alike.
-        """
-        largest = float(self.frame["score" if self.kind == "items" else "gap"].abs().max())
-        if not 1e-200 < largest < 1e200:  # beyond decimal rounding
-            return values
-        return np.round(values, 12 - int(np.ceil(np.log10(largest))))
 
     def item_scores(self, tally: Tally) -> np.ndarray:
         """Return one score per item, shape (N,): averaged over the contexts in which the item was judged.
@@ -121,7 +125,8 @@ class Gold:
         known = ~np.isnan(score)
         total = np.bincount(item[known], weights=score[known], minlength=n)
         count = np.bincount(item[known], minlength=n)
-        return self.rounded(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+        mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        return self.rounded(mean)
 
     def align(self, tally: Tally) -> PairGold:
         """Return the gold of every pair of a tally.
@@ -335,6 +340,11 @@ def check_gold(frame: pd.DataFrame, *, gap_digits: int | None = None) -> Gold:
         clean[column] = id_strings(frame[column], column, decimals="keep")
     if kind == "items":
         clean["score"] = finite_numbers(frame["score"], "score", allow_empty=False)
+        huge = clean["score"].abs() > 1e300
+        if huge.any():
+            raise InputError(
+                f"gold {describe_rows(huge)}: scores beyond 1e300 leave no room for gaps; use another unit"
+            )
         key = [*context_columns, "item"]
         duplicated = clean.duplicated(key, keep=False)
     else:

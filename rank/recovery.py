@@ -504,9 +504,11 @@ def recover_ranking(
         *(nan,) * 8, problem.level, nan, 0, 0, 0, 0, np.full(len(tally.items), nan), "", np.zeros(0)
     )  # fmt: skip
     if problem.n_clusters == 0:
-        return replace(empty, reason="there is no valid verdict")
+        left_out = len(np.unique(tally.context)) if problem.level == "context" else 0
+        return replace(empty, reason="there is no valid verdict", n_contexts_left_out=left_out)
     if problem.level == "context":
-        return _recover_by_context(problem, empty, n_resamples, confidence, generator)
+        n_contexts = len(np.unique(tally.context))
+        return _recover_by_context(problem, n_contexts, empty, n_resamples, confidence, generator)
     known = ~np.isnan(problem.score)
     if known.sum() < 2:
         return replace(empty, reason=f"{known.sum()} ranked item(s) have gold; at least 2 are needed")
@@ -583,12 +585,18 @@ def _resample_items(
 
 
 def _recover_by_context(
-    problem: RecoveryProblem, empty: Recovery, n_resamples: int, confidence: float, rng: np.random.Generator
+    problem: RecoveryProblem,
+    n_contexts: int,
+    empty: Recovery,
+    n_resamples: int,
+    confidence: float,
+    rng: np.random.Generator,
 ) -> Recovery:
     """Average rho over contexts; resample contexts."""
     rho, tau = problem._by_context(problem.wins)
     use = ~np.isnan(rho)
-    left_out = int((~use).sum())
+    # Contexts without a single valid verdict never reached the problem.
+    left_out = n_contexts - int(use.sum())
     if not use.any():
         return replace(
             empty,

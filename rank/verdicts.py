@@ -11,7 +11,15 @@ import numpy as np
 import pandas as pd
 
 from rank.codes import combine_codes, dense_codes
-from rank.columns import CONTEXT_COLUMNS, describe_rows, finite_numbers, id_strings, list_some, name_rows
+from rank.columns import (
+    CONTEXT_COLUMNS,
+    describe_rows,
+    finite_numbers,
+    id_strings,
+    is_reserved,
+    list_some,
+    name_rows,
+)
 from rank.exceptions import InputError
 
 #: Slot-space codes of `VerdictTable.verdict`.
@@ -365,7 +373,13 @@ def check_columns(
         raise InputError("the table has a run column; drop it, or do not ask for runs to be numbered")
     if number_runs and "criterion" in columns:
         raise InputError("runs cannot be numbered in a table with a criterion column; add a run column")
+    if by and (twice := sorted({column for column in by if list(by).count(column) > 1})):
+        raise InputError(f"--by names {list_some(twice)} twice; name each grouping column once")
     for column in by or ():
+        if is_reserved(column):
+            raise InputError(
+                f"--by {column}: results have a field of this name; rename the column, for example to {column}_group"
+            )
         if column not in columns:
             raise InputError(
                 f"--by {column}: there is no such column; the table has {list_some(columns, 12)}"
@@ -497,9 +511,10 @@ def _from_labels(
     raw, labels = _codes(column, name, allow_empty=True)
     count = np.bincount(raw, minlength=len(labels))
     meaning = np.array([_meaning(label) for label in labels])
-    if name == "winner" and "tie" in set(items):
+    if name == "winner" and (reserved := [str(item) for item in items if _meaning(item) >= 0]):
         raise InputError(
-            "an item is called 'tie', which the winner column cannot tell from a tie; rename it or use a verdict column"
+            f"item(s) called {list_some([repr(item) for item in reserved])} cannot be told from the labels of a winner column "
+            "(tie, both bad, inconsistent); rename them or use a verdict column"
         )
     facts.labels[name] = Counter(dict(zip(labels.tolist(), count.tolist(), strict=True)))
     if both_bad := sum(n for label, n in facts.labels[name].items() if _plain(label) in _BOTH_BAD):

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from rank.exceptions import InputError
 from rank.gold import GOLD_I, GOLD_J, GOLD_TIE, NO_GOLD, Gold, check_gold
+from rank.tally import tally_verdicts
+from rank.verdicts import check_verdicts
 from tests.strategies import rows_of, studies, tally_of
 
 
@@ -222,3 +224,36 @@ def test_pair_gold_has_gaps_only_where_stated() -> None:
     tally = tally_of(rows_of("a>b, b>c"))
     assert np.isnan(pairs().align(tally).gap).all()
     assert np.isnan(pairs().item_scores(tally)).all()
+
+
+def test_a_huge_score_elsewhere_turns_no_winner_into_a_tie_and_small_gaps_of_large_scores_stay_gaps() -> None:
+    frame = pd.DataFrame(
+        [("a", "b", "first"), ("b", "c", "first")], columns=["item_first", "item_second", "verdict"]
+    )
+    tally = tally_verdicts(check_verdicts(frame))
+    scores = {"a": 0.0, "b": 0.7, "c": 1.4}
+    plain = check_gold(pd.DataFrame({"item": list(scores), "score": list(scores.values())})).align(tally)
+    with_giant = check_gold(pd.DataFrame({"item": [*scores, "zz"], "score": [*scores.values(), 1e15]})).align(
+        tally
+    )
+    np.testing.assert_array_equal(plain.winner, with_giant.winner)
+    np.testing.assert_array_equal(plain.gap, with_giant.gap)
+    assert plain.gap[0] == plain.gap[1] == 0.7
+    exact = check_gold(pd.DataFrame({"item": list("abc"), "score": [1e12, 1e12 + 0.125, 1e12 + 0.25]})).align(
+        tally
+    )
+    np.testing.assert_allclose(exact.gap, [0.125, 0.125], atol=0.01)
+    assert exact.winner.tolist() == [1, 1]
+    with pytest.raises(InputError, match="another unit"):
+        check_gold(pd.DataFrame({"item": ["a"], "score": [2e305]}))
+
+
+def test_gold_ties_leave_every_measure_when_excluded() -> None:
+    frame = pd.DataFrame(
+        [("a", "b", "first"), ("b", "c", "first")], columns=["item_first", "item_second", "verdict"]
+    )
+    tally = tally_verdicts(check_verdicts(frame))
+    gold = check_gold(pd.DataFrame({"item": list("abc"), "score": [1.0, 1.0, 0.0]}))
+    assert gold.align(tally).winner.tolist() == [2, 0]
+    assert gold.without_ties().align(tally).winner.tolist() == [-1, 0]
+    assert any("1 of 2 judged pair(s) are gold ties" in note for note in gold.coverage_notes(tally))

@@ -141,8 +141,8 @@ def test_options_reach_the_parts_they_are_for() -> None:
     assert equal.overall()["n_pairs_swapped"] == plain.overall()["n_pairs_swapped"] + 1
     strict = study(frame, gold, StudyOptions(n_resamples=0, low_flip_rate=0.9))
     assert (plain.mode, strict.mode) == ("confidently biased", "trustworthy")
-    picky = study(frame, gold, StudyOptions(n_resamples=0, high_repeatability=1.1))
-    assert picky.mode == "chaotic"
+    with pytest.raises(InputError, match="high repeatability must lie in"):
+        study(frame, gold, StudyOptions(n_resamples=0, high_repeatability=1.1))
     edges = study(frame, gold, StudyOptions(n_resamples=0, edges=[2.0], gold_scale="strengths"))
     assert edges.profile.buckets.basis == "fixed"
     assert edges.to_dict()["calibrated_reference"]["scale"] == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rank.columns import describe_rows, finite_numbers, id_strings
+from difficulty.study import StudyOptions, study_group
+from rank.columns import describe_rows, finite_numbers, id_strings, is_reserved
 from rank.exceptions import InputError
+from rank.ranking import RankingOptions, rank_group
+from rank.readers import read_gold, read_verdicts
 from rank.tally import INCONSISTENT, OUTCOMES, tally_verdicts
 from rank.verdicts import GROUP_COLUMNS, LAYOUTS, SLOT_VOCABULARIES, check_verdicts
 from tests.strategies import SPOILED, rows_of, spoiled_tables, tally_of, verdict_frames
@@ -159,7 +163,7 @@ def test_unknown_layout_lists_the_choices() -> None:
 def test_slots_and_items_share_no_word_besides_tie() -> None:
     words = set().union(*(left | right for left, right in SLOT_VOCABULARIES.values()))
     assert "tie" not in words
-    with pytest.raises(InputError, match="an item is called 'tie'"):
+    with pytest.raises(InputError, match="called 'tie' cannot be told"):
         check_verdicts(pd.DataFrame({"item_first": ["tie"], "item_second": ["x"], "winner": ["tie"]}))
     assert meaning(frame_of([("tie", "x", "first")])) == ["tie"]  # a verdict column can tell them apart
 
@@ -481,3 +485,38 @@ def test_case_25_a_million_rows_are_counted_in_seconds() -> None:
     tally = tally_of(frame)
     assert time.perf_counter() - start < 20
     assert tally.counts.sum() == n
+
+
+def test_case_21_items_called_like_a_label_are_refused_in_any_spelling_with_a_winner_column() -> None:
+    for name in ("tie", "TIE", "Both Bad", "inconsistent", "tie (bothbad)"):
+        frame = pd.DataFrame({"item_first": ["a", name], "item_second": [name, "a"], "winner": ["a", "a"]})
+        with pytest.raises(InputError, match="cannot be told from the labels"):
+            check_verdicts(frame)
+        slots = frame.drop(columns="winner").assign(verdict="first")
+        assert len(check_verdicts(slots)) == 2
+
+
+def test_grouping_columns_that_results_use_are_refused_for_every_field_of_a_study(shared_data: Path) -> None:
+    tally = tally_verdicts(read_verdicts(shared_data / "mtbench_repeats.csv", by=["judge"]))
+    gold = read_gold(shared_data / "mtbench_models_gold.csv")
+    study = study_group(tally.select(0), gold, StudyOptions(n_resamples=2, gold_scale="rescale"), rng=1)
+    ranking = rank_group(tally.select(0), gold, RankingOptions(n_resamples=2))
+    fields = {*study.flat(), *study.to_dict(), *study.profile.to_frame(), *ranking.items, *ranking.to_dict()}
+    assert not [name for name in sorted(fields - {"judge"}) if not is_reserved(name)]
+    frame = pd.DataFrame({"item_first": ["a"], "item_second": ["b"], "verdict": ["first"], "accuracy": ["x"]})
+    with pytest.raises(InputError, match="rename the column"):
+        check_verdicts(frame, by=["accuracy"])
+    with pytest.raises(InputError, match="twice"):
+        check_verdicts(frame.assign(judge="j"), by=["judge", "judge"])
+
+
+def test_repeated_calls_that_differ_in_a_prompt_column_are_told_to_rename_it() -> None:
+    frame = pd.DataFrame(
+        {"item_first": ["a", "a"], "item_second": ["b", "b"], "verdict": ["first", "second"]}
+    )
+    with pytest.raises(InputError, match="rename the column to context"):
+        check_verdicts(frame.assign(question_id=["1", "2"]))
+    with pytest.raises(InputError, match="rename model_a to item_first, model_b to item_second"):
+        check_verdicts(pd.DataFrame({"model_a": ["x"], "model_b": ["y"], "winner": ["model_a"]}))
+    with pytest.raises(InputError, match=r"unknown label\(s\) 'maybe'\."):
+        check_verdicts(frame.assign(verdict=["first", "maybe"]))
