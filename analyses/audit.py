@@ -42,7 +42,9 @@ class Audit:
         better rank; NaN where undefined).
     reorderings : DataFrame
         One row per pair of judges whose order changes: the stratum's labels, ``judge_a``, ``judge_b``,
-        ``changes`` (such as "A / rho"), and the differences a minus b of the three orders.
+        ``changes`` (such as "A / rho"), ``changes_apart`` (those of them for which the intervals of the two
+        judges overlap on neither metric; the others may be noise), and the differences a minus b of the three
+        orders.
     compared : str
         The column whose values are ranked ("judge"), or "group" when whole groups are.
     strata : tuple of str
@@ -128,6 +130,7 @@ def audit_groups(studies: Sequence[GroupStudy], *, sort: str | None = None) -> A
                 if difference[x] * difference[y] < 0 and min(abs(difference[x]), abs(difference[y])) > _TIE
             ]
             if changes:
+                apart = {name for metric, name in orders.items() if _are_apart(rows, metric, a, b)}
                 first, second = (a, b) if difference["A"] > 0 or np.isnan(difference["A"]) else (b, a)
                 sign = 1 if first == a else -1
                 found.append(
@@ -136,13 +139,14 @@ def audit_groups(studies: Sequence[GroupStudy], *, sort: str | None = None) -> A
                         "judge_a": names.iloc[first],
                         "judge_b": names.iloc[second],
                         "changes": ", ".join(changes),
+                        "changes_apart": ", ".join(c for c in changes if set(c.split(" / ")) <= apart),
                         "accuracy_difference": sign * difference["A"],
                         "trustworthy_rate_difference": sign * difference["T"],
                         "spearman_difference": sign * difference["rho"],
                     }
                 )
     columns = [
-        *strata, "judge_a", "judge_b", "changes",
+        *strata, "judge_a", "judge_b", "changes", "changes_apart",
         "accuracy_difference", "trustworthy_rate_difference", "spearman_difference",
     ]  # fmt: skip
     if sort is not None:
@@ -162,6 +166,12 @@ def audit_groups(studies: Sequence[GroupStudy], *, sort: str | None = None) -> A
         trustworthy,
         len(labels),
     )
+
+
+def _are_apart(rows: pd.DataFrame, metric: str, a: int, b: int) -> bool:
+    """Whether the intervals of two rows do not overlap; False where there is none."""
+    low, high = (rows[f"{metric}_{end}"].to_numpy(dtype=float) for end in ("low", "high"))
+    return bool(low[a] > high[b] or low[b] > high[a])
 
 
 def strata_columns(groups: pd.DataFrame, column: str = "judge") -> tuple[str, ...]:

@@ -26,6 +26,7 @@ python -m analyses audit verdicts.csv --gold gold.csv --by judge dataset --sort 
 """
 
 _MOST_REORDERINGS = 20
+_FEW_ITEMS = 10
 
 
 def audit_command(argv: Sequence[str]) -> None:
@@ -69,10 +70,6 @@ def audit_command(argv: Sequence[str]) -> None:
         notes += gold.coverage_notes(tally)
     else:
         notes.append("no gold given: C, phi, primacy and triads only; --gold adds accuracy, T and rho")
-    if args.plot:
-        from analyses.plotting import plot_audit, save_plot
-
-        save_plot(plot_audit(audit), args.plot)
     emit(
         Report(
             title=f"Audit of {tally.n_groups:,} group(s): {', '.join(args.verdicts)}",
@@ -84,6 +81,11 @@ def audit_command(argv: Sequence[str]) -> None:
         ),
         args,
     )
+    if args.plot:
+        # After the report: where there is nothing to draw, what was asked for besides is still there.
+        from analyses.plotting import plot_audit, save_plot
+
+        save_plot(plot_audit(audit), args.plot)
 
 
 def audit_sections(audit: Audit, studies: Sequence[GroupStudy]) -> list[Section]:
@@ -199,6 +201,7 @@ def _order_sections(audit: Audit, keys: list[Column], rows: Any) -> list[Section
             Column("judge_a", "ahead under A" if found["accuracy_difference"].notna().all() else "a"),
             Column("judge_b", "and behind"),
             Column("changes", "order differs between", "text"),
+            *((Column("changes_apart", "beyond intervals", "text"),) if found["changes_apart"].any() else ()),
             Column("accuracy_difference", "A", "difference"),
             Column("trustworthy_rate_difference", t_header, "difference"),
             Column("spearman_difference", "rho", "difference"),
@@ -211,6 +214,11 @@ def _order_sections(audit: Audit, keys: list[Column], rows: Any) -> list[Section
                 changed,
                 (
                     "differences of point estimates; analyses compare says whether one exceeds noise",
+                    *(
+                        ("beyond intervals: those for which the two intervals overlap on neither metric",)
+                        if found["changes_apart"].any()
+                        else ()
+                    ),
                     *((f"{more} more in --format json",) if more > 0 else ()),
                 ),
                 {"spearman_difference": "no rho for one of the two"},
@@ -244,15 +252,23 @@ def audit_sentences(audit: Audit) -> list[str]:
     what = "judges" if audit.compared == "judge" else "groups"
     if not len(found):
         sentences.append(f"A, {t} and rho put the {what} in the same order, as far as they are defined.")
-        return sentences
+        return [*sentences, *_few_items(audit, what)]
     against = [
         int(found["changes"].str.contains(change, regex=False).sum())
         for change in ("A / T", "A / rho", "T / rho")
     ]
+    n_apart = int((found["changes_apart"] != "").sum())
+    if not n_apart:
+        noise = "but for none of them are the intervals of the two apart on both metrics, so all of this may be noise"
+    elif n_apart < len(found):
+        noise = f"for {n_apart} the intervals of the two are apart on both metrics, the other {len(found) - n_apart} may be noise"
+    else:
+        noise = "for all of them the intervals of the two are apart on both metrics"
     sentences.append(
-        f"{len(found)} pair(s) of {what} change places: {against[0]} between A and {t}, {against[1]} between A and rho, "
-        f"{against[2]} between {t} and rho."
+        f"{len(found)} pair(s) of {what} change places in their point estimates ({against[0]} between A and {t}, {against[1]} between "
+        f"A and rho, {against[2]} between {t} and rho), {noise}."
     )
+    sentences += _few_items(audit, what)
     worst = found.iloc[
         int((found["trustworthy_rate_difference"] - found["spearman_difference"]).abs().fillna(0).argmax())
     ]
@@ -262,6 +278,20 @@ def audit_sentences(audit: Audit) -> list[str]:
             a, b = b, a
         sentences.append(
             f"Most of all {a} and {b}: {a} is ahead on {t} by {abs(worst['trustworthy_rate_difference']):.3f} and behind on rho by "
-            f"{abs(worst['spearman_difference']):.3f}."
+            f"{abs(worst['spearman_difference']):.3f}"
+            + ("." if "T / rho" in worst["changes_apart"] else " (which may be noise: intervals overlap).")
         )
     return sentences
+
+
+def _few_items(audit: Audit, what: str) -> list[str]:
+    """Say it where rho rests on few items."""
+    rows = audit.rows
+    pooled = rows[rows["spearman"].notna() & (rows["spearman_level"] == "system")]
+    few = pooled.loc[pooled["n_items_ranked"] < _FEW_ITEMS, "n_items_ranked"]
+    if few.empty:
+        return []
+    n = f"{few.min()}" if few.min() == few.max() else f"{few.min()} to {few.max()}"
+    return [
+        f"Rho over {n} items takes few values and barely separates {what}; with {_FEW_ITEMS} or more it says more."
+    ]

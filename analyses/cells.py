@@ -26,6 +26,16 @@ from rank.tally import Tally
 SUMMARY_COLUMNS = ("repeatability", "flip_rate", "accuracy")
 UNITS = ("auto", "percent", "fraction")
 
+#: Cells of verdicts with fewer pairs than this say little about a format.
+DEFAULT_MIN_PAIRS = 10
+
+#: What the pairs of a metric are, other than those judged in both orders (and with gold).
+_PAIRS_OF = dict.fromkeys(
+    ("repeatability", "repeat_agreement", "first_slot_rate", "gold_coverage"), "n_pairs"
+)
+_PAIRS_OF |= dict.fromkeys(("flip_rate", "swap_consistency", "inconsistent_pair_primacy"), "n_pairs_swapped")
+_PAIRS_OF |= dict.fromkeys(("accuracy_verdicts", "repeatability_gold"), "n_pairs_gold")
+
 _DECIMAL = re.compile(r"\.(\d+)\s*$")
 
 
@@ -38,8 +48,9 @@ class Cells:
     table : DataFrame
         One row per cell: labels, ``repeatability``, ``flip_rate``, ``accuracy``, ``undecided_accuracy``,
         ``decisive_accuracy``, ``ceiling``, ``capability_gap``, ``trustworthy_rate``,
-        ``trustworthy_rate_upper`` (A - phi q_u), ``failure_mode``; from verdicts also counts and the bounds
-        of each; from a summary with a stated T also ``trustworthy_rate_stated``.
+        ``trustworthy_rate_upper`` (A - phi q_u), ``failure_mode``; from verdicts also counts (with
+        ``n_pairs_swapped_gold``, the pairs that T rests on) and the bounds of each; from a summary with a stated
+        T also ``trustworthy_rate_stated``.
     labels : tuple of str
         The label columns.
     source : {"summary", "verdicts"}
@@ -61,6 +72,14 @@ class Cells:
         """T, or its upper bound where repeatability is nowhere observed."""
         known = self.table["trustworthy_rate"].notna().any() or not len(self.table)
         return "trustworthy_rate" if known else "trustworthy_rate_upper"
+
+    def is_thin(self, metric: str, min_pairs: int = DEFAULT_MIN_PAIRS) -> npt.NDArray[np.bool_]:
+        """Return which cells have the metric from fewer than `min_pairs` pairs; none in a summary. Shape (cells,)."""
+        count = _PAIRS_OF.get(metric, "n_pairs_swapped_gold")
+        if count not in self.table.columns:
+            return np.zeros(len(self.table), dtype=bool)
+        few = self.table[count].to_numpy() < min_pairs
+        return np.asarray(few & self.table[metric].notna().to_numpy(), dtype=bool)
 
 
 def cells_from_summary(
@@ -152,6 +171,7 @@ def cells_from_metrics(
     """Return the cells of measured groups (`difficulty.reliability.measure_reliability`)."""
     labels = [str(name) for name in tally.groups.columns]
     table = pd.concat([tally.groups.reset_index(drop=True), metrics.to_frame()], axis=1)
+    table["n_pairs_swapped_gold"] = metrics.count("n_pairs_swapped_gold")
     return _finish(table, labels, "verdicts", "fraction", 0.0, high_repeatability, low_flip_rate)
 
 
@@ -205,7 +225,9 @@ def _find_unit(
 # --- dispersion ---------------------------------------------------------------------------------------------
 
 
-def format_dispersion(cells: Cells, *, role: str = "format", metric: str | None = None) -> pd.DataFrame:
+def format_dispersion(
+    cells: Cells, *, role: str = "format", metric: str | None = None, min_pairs: int = DEFAULT_MIN_PAIRS
+) -> pd.DataFrame:
     """Return how far a metric moves when only the format changes: max - min per (judge, dataset).
 
     Parameters
@@ -215,6 +237,8 @@ def format_dispersion(cells: Cells, *, role: str = "format", metric: str | None 
         The column that plays the role of the format.
     metric : str, optional
         Default: T (its upper bound where repeatability is unobserved).
+    min_pairs : int
+        Cells with the metric from fewer pairs are left out (`Cells.is_thin`).
 
     Returns
     -------
@@ -234,7 +258,8 @@ def format_dispersion(cells: Cells, *, role: str = "format", metric: str | None 
             f"there is no column '{role}' to play the role of the format; the label columns are {list_some(cells.labels)}"
         )
     others = [name for name in cells.labels if name != role]
-    table = cells.table.sort_values(list(cells.labels), key=lambda c: c.astype(str), kind="stable")
+    table = cells.table.assign(**{metric: cells.table[metric].mask(cells.is_thin(metric, min_pairs))})
+    table = table.sort_values(list(cells.labels), key=lambda c: c.astype(str), kind="stable")
     _refuse_repeats(table, list(cells.labels))
     rows = []
     groups = table.groupby(others, sort=True, dropna=False) if others else [((), table)]
@@ -295,8 +320,8 @@ class VarianceShares:
     eta_squared : ndarray, shape (terms,)
         Shares of the total, sum 1; NaN where the metric is constant.
     metric : str
-    n_cells, n_left_out : int
-        Cells used, and cells without a value.
+    n_cells, n_left_out, n_thin : int
+        Cells used, cells without a value, and cells with a value from too few pairs.
     balanced : bool
         Every combination of the factors equally often: then the sums of squares do not depend on the order.
     notes : tuple of str
@@ -309,6 +334,7 @@ class VarianceShares:
     metric: str
     n_cells: int
     n_left_out: int
+    n_thin: int
     balanced: bool
     notes: tuple[str, ...]
 
@@ -317,7 +343,9 @@ class VarianceShares:
         return pd.DataFrame({name: getattr(self, name) for name in ("term", "df", "sum_sq", "eta_squared")})
 
 
-def variance_shares(cells: Cells, factors: Sequence[str], *, metric: str | None = None) -> VarianceShares:
+def variance_shares(
+    cells: Cells, factors: Sequence[str], *, metric: str | None = None, min_pairs: int = DEFAULT_MIN_PAIRS
+) -> VarianceShares:
     """Split the variation of a metric over cells among factors and their pairwise interactions.
 
     Parameters
@@ -327,6 +355,8 @@ def variance_shares(cells: Cells, factors: Sequence[str], *, metric: str | None 
         Label columns; main effects enter in this order, then the interactions.
     metric : str, optional
         Default: T (its upper bound where repeatability is unobserved).
+    min_pairs : int
+        Cells with the metric from fewer pairs are left out (`Cells.is_thin`).
 
     Returns
     -------
@@ -335,7 +365,7 @@ def variance_shares(cells: Cells, factors: Sequence[str], *, metric: str | None 
     Raises
     ------
     InputError
-        Unknown, repeated or constant factors.
+        Unknown, repeated or constant factors; no cell with enough pairs.
 
     Notes
     -----
@@ -352,7 +382,13 @@ def variance_shares(cells: Cells, factors: Sequence[str], *, metric: str | None 
         )
     if len(set(factors)) < len(factors):
         raise InputError(f"factors {list_some(factors)}: a factor is named twice")
-    use = cells.table[metric].notna()
+    thin = cells.is_thin(metric, min_pairs)
+    known = cells.table[metric].notna()
+    use = known & ~thin
+    if not use.any():
+        raise InputError(
+            f"all {len(thin)} cells have {metric} from fewer than {min_pairs} pairs; lower --min-pairs, or group by fewer columns"
+        )
     # The order of the rows must not change the last bits.
     table = cells.table[use].sort_values(
         [*factors, metric], key=lambda c: c if c.name == metric else c.astype(str)
@@ -400,7 +436,7 @@ def variance_shares(cells: Cells, factors: Sequence[str], *, metric: str | None 
         notes.append(f"{metric} is the same in all cells: nothing to explain")
     return VarianceShares(
         (*(" x ".join(term) for term in terms), "residual"), np.array(df, dtype=np.int64), squares, eta,
-        metric, len(y), int((~use).sum()), balanced, tuple(notes),
+        metric, len(y), int((~known).sum()), int(thin.sum()), balanced, tuple(notes),
     )  # fmt: skip
 
 

@@ -70,6 +70,10 @@ def cells_command(argv: Sequence[str]) -> None:
         metavar="COLUMN",
         help="C, A - phi q_u and T per level of this column, and which of them moved",
     )
+    study.add_argument(
+        "--min-pairs", type=int, default=10, metavar="N",
+        help="cells of verdicts with fewer pairs enter neither dispersion nor eta^2 (default: 10)",
+    )  # fmt: skip
     add_mode_arguments(study)
     add_tie_credit_argument(study)
     add_resampling_arguments(study)
@@ -124,20 +128,22 @@ def cells_command(argv: Sequence[str]) -> None:
     undefined_metric = args.metric is None and cells.table[cells.default_metric].isna().all()
     dispersion = None
     if role is not None and (args.role_format or not undefined_metric):
-        dispersion = format_dispersion(cells, role=role, metric=args.metric)
-    shares = variance_shares(cells, args.factors, metric=args.metric) if args.factors else None
+        dispersion = format_dispersion(cells, role=role, metric=args.metric, min_pairs=args.min_pairs)
+    shares = None
+    if args.factors:
+        shares = variance_shares(cells, args.factors, metric=args.metric, min_pairs=args.min_pairs)
     axis = summarise_axis(cells, args.axis) if args.axis else None
     metric = args.metric or cells.default_metric
     if args.metric is None and metric != "trustworthy_rate" and not undefined_metric:
         notes.append(
             "repeatability is unobserved, so dispersion and eta^2 are about the upper bound of T, A - phi q_u"
         )
-    if args.plot:
-        if dispersion is None:
-            raise InputError("--plot draws the dispersion; name the column with --role-format")
-        from analyses.plotting import plot_dispersion, save_plot
-
-        save_plot(plot_dispersion(dispersion, role=role or "format", metric=metric), args.plot)
+    n_thin = 0 if dispersion is None and shares is None else int(cells.is_thin(metric, args.min_pairs).sum())
+    if n_thin:
+        notes.append(
+            f"{n_thin} of {len(cells.table)} cells rest on fewer than {args.min_pairs} pairs and are left out of dispersion and eta^2 "
+            "(--min-pairs changes that)"
+        )
     sections = [_cells_section(cells, f"{args.confidence:.0%}")]
     if dispersion is not None:
         sections.append(_dispersion_section(dispersion, role or "format", metric))
@@ -151,7 +157,7 @@ def cells_command(argv: Sequence[str]) -> None:
     if shares is not None:
         data["eta_squared"] = {
             "metric": shares.metric, "n_cells": shares.n_cells, "n_left_out": shares.n_left_out,
-            "balanced": shares.balanced, "sum_of_squares": "sequential", "terms": shares.to_frame(),
+            "n_thin": shares.n_thin, "balanced": shares.balanced, "sum_of_squares": "sequential", "terms": shares.to_frame(),
         }  # fmt: skip
         notes += shares.notes
     if axis is not None:
@@ -167,6 +173,17 @@ def cells_command(argv: Sequence[str]) -> None:
         ),
         args,
     )
+    if args.plot:
+        # After the report: where there is nothing to draw, what was asked for besides is still there.
+        if dispersion is None:
+            raise InputError(
+                "nothing is drawn: --plot draws the dispersion, which needs a value per cell (--gold, or --metric)"
+                if role is not None
+                else "nothing is drawn: --plot draws the dispersion; name the column with --role-format"
+            )
+        from analyses.plotting import plot_dispersion, save_plot
+
+        save_plot(plot_dispersion(dispersion, role=role or "format", metric=_header(metric)), args.plot)
 
 
 def _label_columns(cells: Cells) -> list[Column]:
@@ -184,6 +201,9 @@ def _cells_section(cells: Cells, level: str) -> Section:
     columns = _label_columns(cells)
     names = {**_NAMES, "ceiling": "ceiling", "capability_gap": "gap"}
     bounded = "repeatability_low" in table
+    if bounded:
+        with_gold = table["n_pairs_swapped_gold"].any()
+        columns.append(Column("n_pairs_swapped_gold" if with_gold else "n_pairs_swapped", "pairs", "count"))
     for name, header in names.items():
         if table[name].isna().all() or (
             name == "trustworthy_rate_upper" and table["trustworthy_rate"].notna().all()
@@ -201,6 +221,7 @@ def _cells_section(cells: Cells, level: str) -> Section:
     if table["accuracy"].notna().any():
         notes[0] += ", T = C (A - phi q_u), ceiling = 1 - phi (1 - q_u), gap = ceiling - A"
     if bounded:
+        notes.append("pairs: judged in both orders" + (", with gold" if with_gold else ""))
         notes.append(f"in brackets: {level} intervals")
     if "trustworthy_rate_stated" in table:
         off = (table["trustworthy_rate"] - table["trustworthy_rate_stated"]).abs()
@@ -245,7 +266,7 @@ def _dispersion_section(dispersion: pd.DataFrame, role: str, metric: str) -> Sec
         dispersion.sort_values("dispersion", ascending=False, kind="stable", na_position="last"),
         tuple(columns),
         ("largest first; noise alone also makes max - min positive",),
-        dict.fromkeys(("dispersion", "min", "max"), f"fewer than two {role}s with a value"),
+        dict.fromkeys(("dispersion", "min", "max"), f"fewer than two {role}s with a value from enough pairs"),
     )
 
 
@@ -267,25 +288,47 @@ def _shares_section(shares: VarianceShares) -> Section:
     )  # fmt: skip
 
 
+def _why_undefined(metric: str) -> str:
+    from difficulty.study import UNDEFINED_REASONS
+
+    return UNDEFINED_REASONS.get(metric, "needs both orders and gold")
+
+
 def _axis_sections(axis: AxisSummary) -> list[Section]:
+    import pandas as pd
+
     headers = {
         "repeatability": "C", "trustworthy_rate_upper": "A - phi q_u", "trustworthy_rate": "T"
     }  # fmt: skip
     columns = [Column(axis.axis, kind="text"), Column("n_cells", "cells", "count")]
+    defined = [name for name in headers if axis.levels[f"{name}_mean"].notna().any()]
     columns += [
-        Column(f"{n}_mean", f"{h} mean [IQR]", "share", 3, f"{n}_q25", f"{n}_q75") for n, h in headers.items()
+        Column(f"{n}_mean", f"{headers[n]} mean [IQR]", "share", 3, f"{n}_q25", f"{n}_q75") for n in defined
     ]
+    absent = [
+        f"no {header} at any level: {_why_undefined(name)}"
+        for name, header in headers.items()
+        if name not in defined
+    ]
+    if not defined:
+        return [Section(f"Along {axis.axis}", pd.DataFrame(), (), tuple(absent))]
     missing = {f"{name}_mean": "undefined in every cell of this level" for name in headers}
     sections = [
         Section(
             f"Along {axis.axis}",
             axis.levels,
             tuple(columns),
-            ("in brackets: inter-quartile range over cells",),
+            ("in brackets: inter-quartile range over cells", *absent),
             missing,
         )
     ]
-    if len(axis.steps):
+    if len(axis.steps) and not axis.steps["n_matched"].any():
+        why = "no cell has a T at two levels"
+        if "trustworthy_rate" not in defined:
+            why = f"there is no T: {_why_undefined('trustworthy_rate')}"
+        title = f"Which factor of T moved along {axis.axis}"
+        sections.append(Section(title, pd.DataFrame(), (), (f"unknown, because {why}",)))
+    elif len(axis.steps):
         steps = (
             Column("level_from", "from", "text"),
             Column("level_to", "to", "text"),

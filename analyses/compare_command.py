@@ -74,8 +74,9 @@ def compare_command(argv: Sequence[str]) -> None:
 
     import numpy as np
 
-    from analyses.comparison import adjust_p_values, compare_groups, pairs_to_compare
+    from analyses.comparison import NoSharedPairsError, adjust_p_values, compare_groups, pairs_to_compare
     from rank.command import Report, emit, progress
+    from rank.exceptions import InputError
     from rank.readers import read_gold
     from rank.resample import seed_of
     from rank.streaming import read_tally
@@ -90,13 +91,22 @@ def compare_command(argv: Sequence[str]) -> None:
         notes.append("no gold given: C, phi and primacy only; --gold adds A, T and rho")
     pairs = pairs_to_compare(tally, args.column, args.judges)
     seed = seed_of(args.seed)
-    comparisons = [
-        compare_groups(
-            tally, gold, a, b, invalid=args.invalid, tie_credit=args.tie_credit, recovery_level=args.level,
-            alpha=args.alpha, n_resamples=args.resamples, level=args.confidence, rng=np.random.default_rng(seed),
-        )
-        for a, b in progress(pairs, label="comparisons", quiet=args.quiet)
-    ]  # fmt: skip
+    comparisons, skipped = [], []
+    for a, b in progress(pairs, label="comparisons", quiet=args.quiet):
+        try:
+            comparisons.append(
+                compare_groups(
+                    tally, gold, a, b, invalid=args.invalid, tie_credit=args.tie_credit, recovery_level=args.level,
+                    alpha=args.alpha, n_resamples=args.resamples, level=args.confidence, rng=np.random.default_rng(seed),
+                )
+            )  # fmt: skip
+        except NoSharedPairsError as error:
+            skipped.append(str(error))
+    if not comparisons:
+        more = f" (and {len(skipped) - 1} more comparisons likewise)" if len(skipped) > 1 else ""
+        raise InputError(f"{skipped[0]}{more}; nothing can be compared")
+    if skipped:
+        notes.append(f"{len(skipped)} of {len(pairs)} comparisons are left out, such as: {skipped[0]}")
     tables = adjust_p_values(comparisons, family=args.family)
     data = [
         {
@@ -116,7 +126,13 @@ def compare_command(argv: Sequence[str]) -> None:
                 for c, table in zip(comparisons, tables, strict=True)
             ),
             sentences=tuple(_sentences(comparisons, tables)),
-            data={"comparisons": data, "family": args.family, "notes": notes},
+            data={
+                "comparisons": data,
+                "family": args.family,
+                "n_skipped": len(skipped),
+                "skipped": skipped,
+                "notes": notes,
+            },
             notes=tuple(notes),
             flat=_flat(comparisons, tables),
         ),

@@ -42,6 +42,10 @@ TESTED = ("repeatability", "inconsistent_pair_primacy", "accuracy")
 FAMILIES = ("all", "metric", "comparison")
 
 
+class NoSharedPairsError(InputError):
+    """Two groups have judged no pair in the same orders."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Judge a minus judge b on shared pairs.
@@ -133,7 +137,7 @@ def compare_groups(
 
     Raises
     ------
-    InputError
+    NoSharedPairsError
         When no pair is shared.
 
     Notes
@@ -146,7 +150,7 @@ def compare_groups(
     seed = seed_of(rng)
     one, two, counts = _shared_pairs(tally, a, b, invalid)
     if not one.n_pairs:
-        raise InputError(
+        raise NoSharedPairsError(
             f"{tally.group_label(a)} and {tally.group_label(b)} share no pair with valid verdicts in the same orders "
             f"({counts['n_only_a']} and {counts['n_only_b']} judged by one alone, {counts['n_other_orders']} in other orders)"
         )

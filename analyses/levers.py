@@ -35,6 +35,11 @@ _PENALISED = (
     "compared ordered pair"
 )
 
+_LOWERS = (
+    "setting verdicts right can lower rho: all other wrong verdicts stay, and one may have made up for another; and where gold is "
+    "tied or differs between contexts, what is right for a pair need not go with the order of the averaged gold"
+)
+
 #: What each lever does, for people.
 LEVER_NAMES = {
     "flips": "resolve flips",
@@ -246,6 +251,9 @@ def pull_levers(
     study.levers["penalised"] = penalised[1:]
     if penalised.any():
         study = replace(study, notes=(*study.notes, _PENALISED))
+    fixing = study.levers[study.levers["lever"] != "drop"]
+    if (fixing["spearman_change"] < -1e-12).any():
+        study = replace(study, notes=(*study.notes, _LOWERS))
     if problem.n_clusters < 2:
         study = replace(study, notes=(*study.notes, "a single cluster: no intervals"))
     return study
@@ -418,8 +426,12 @@ def describe_levers(study: LeverStudy) -> str:
             f"{study.spearman:.3f}: {why}."
         )
     row = table.iloc[study.best]
+    n_equal = _count_equal(table, study.best, "spearman_change")
+    pays = "would pay most"
+    if n_equal:
+        pays = f"would pay as much as {n_equal} other lever{'s' if n_equal > 1 else ''} (none pays more)"
     text = (
-        f"{name}given these verdicts and this gold, {_phrase(row)} would pay most: rho {study.spearman:.3f} would have been "
+        f"{name}given these verdicts and this gold, {_phrase(row)} {pays}: rho {study.spearman:.3f} would have been "
         f"{row.spearman_after:.3f} ({_signed(row, 'spearman_change', 3)}; {row.n_pairs:,} pairs, {row.n_verdicts:,} verdicts"
         f"{' saved' if row.lever == 'drop' else ' changed'}"
     )
@@ -431,14 +443,29 @@ def describe_levers(study: LeverStudy) -> str:
     if study.best_per_verdict is not None:
         per = table.iloc[study.best_per_verdict]
         same = study.best_per_verdict == study.best
+        n_equal = _count_equal(table, study.best_per_verdict, "change_per_100")
+        most = f"as much as {n_equal} other lever{'s' if n_equal > 1 else ''}" if n_equal else "most"
         text += (
-            f" Per verdict changed {'it pays most as well' if same else f'{_phrase(per)} pays most'}: "
+            f" Per verdict changed {f'it pays {most} as well' if same else f'{_phrase(per)} pays {most}'}: "
             f"{_signed(per, 'change_per_100', 3)} per 100 verdicts"
         )
         if per.share_best_per_verdict == per.share_best_per_verdict:
             text += f" (first in {per.share_best_per_verdict:.0%} of the resamples)"
         text += "."
     return text
+
+
+def _count_equal(table: pd.DataFrame, best: int, column: str) -> int:
+    """Number of other single levers with the same value as the best one."""
+    single = table["bucket"] != "all"
+    if not single.any():
+        single = ~single
+    rivals = single & (table["lever"] != "both") & (table["n_pairs"] > 0)
+    if column == "change_per_100":
+        rivals &= table["lever"] != "drop"
+    values = table[column].to_numpy(dtype=float)
+    equal = np.abs(values - values[best]) < 1e-12
+    return int((equal & rivals.to_numpy()).sum()) - 1
 
 
 def _phrase(row: pd.Series) -> str:

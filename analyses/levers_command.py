@@ -205,6 +205,8 @@ def _check_first(studies: list[LeverStudy], path: str | None) -> Section:
         Column("n_verdicts", "verdicts", "count"),
         Column("spearman_change", "change of rho", "difference", 4),
     ]
+    # Only what would help: others are in the file, with their change.
+    frame = frame[frame["spearman_change"] > 1e-12]
     total = sum(len(s.check_first.rows) for s in studies)
     helpful = sum(int((s.check_first.change > 1e-12).sum()) for s in studies)
     notes = [
@@ -212,5 +214,9 @@ def _check_first(studies: list[LeverStudy], path: str | None) -> Section:
         + (f"; {path} has more of them" if path else "; --check-first PATH writes more of them")
     ]
     if not helpful and total:
-        notes.append("no single pair moves the order of the items; those with the widest gap are shown")
+        notes[0] = (
+            f"no single one of the {total:,} wrong or flipped pairs would raise rho if set right alone, everything else as it is"
+            + ("" if path else "; --check-first PATH writes those with the widest gap all the same")
+        )
+        return Section("Check these first", pd.DataFrame(), (), tuple(notes))
     return Section("Check these first", frame, tuple(columns), tuple(notes), {}, tuple(keys))

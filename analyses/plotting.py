@@ -13,6 +13,7 @@ from rank.exceptions import InputError
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.transforms import Transform
 
     from analyses.audit import Audit
     from analyses.proxies import ProxyStudy
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _MOST_NAMES = 24
 _MOST_BARS = 60
 _MARKERS = "osD^v"
+_APART = 7.0  # points
+_METRIC_NAMES = {"trustworthy_rate": "T", "trustworthy_rate_upper": "T at most"}
 
 
 def _new_axes(width: float = 6.5, height: float = 4.8) -> Axes:
@@ -31,6 +34,13 @@ def _new_axes(width: float = 6.5, height: float = 4.8) -> Axes:
 def _colours(n: int) -> list[tuple[float, float, float]]:
     palette = matplotlib.colormaps["tab10"].colors  # type: ignore[attr-defined]
     return [palette[k % len(palette)] for k in range(n)]
+
+
+def _shifted(ax: Axes, points: float) -> Transform:
+    """Data coordinates, moved up by some points."""
+    from matplotlib.transforms import offset_copy
+
+    return offset_copy(ax.transData, fig=ax.get_figure(root=True), y=points, units="points")
 
 
 def _tidy(ax: Axes, grid: Literal["both", "x", "y"] = "both") -> None:
@@ -71,12 +81,27 @@ def plot_audit(audit: Audit, *, ax: Axes | None = None) -> Axes:
     bars = [
         np.stack([shown[m] - shown[f"{m}_low"], shown[f"{m}_high"] - shown[m]]).clip(min=0) for m in (t, rho)
     ]
+    # Groups with the same rho are drawn one below the other, a few points apart, or their bars would coincide.
+    value = shown[rho].round(9)
+    place, size = value.groupby(value).cumcount(), value.groupby(value).transform("size")
+    shift = _APART * ((size - 1) / 2 - place).to_numpy()
     for k, colour in enumerate(_colours(len(shown))):
         ax.errorbar(
             shown[t].iloc[k], shown[rho].iloc[k], xerr=bars[0][:, [k]], yerr=bars[1][:, [k]],
-            fmt=_MARKERS[k // 10 % len(_MARKERS)], color=colour, capsize=2, elinewidth=0.7, markersize=6, alpha=0.85,
-            label=names[k] if named else None,
+            fmt=_MARKERS[k // 10 % len(_MARKERS)], color=colour, capsize=2, elinewidth=0.9, markersize=5, alpha=0.85,
+            label=names[k] if named else None, transform=_shifted(ax, shift[k]),
         )  # fmt: skip
+    # Shifted artists do not move the limits by themselves.
+    for metric, margin, set_limits in ((t, 0.05, ax.set_xlim), (rho, 0.18, ax.set_ylim)):
+        ends = shown[[metric, f"{metric}_low", f"{metric}_high"]].to_numpy(dtype=float)
+        low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
+        room = margin * max(high - low, 0.1)
+        set_limits(low - room, high + room)
+    ax.set_yticks([tick for tick in ax.get_yticks() if ax.get_ylim()[0] <= tick <= 1 + 1e-9])
+    if shift.any():
+        ax.set_ylabel("rho with the gold ranking (equal values set apart)")
+    else:
+        ax.set_ylabel("rho with the gold ranking")
     if named:
         ax.legend(
             title="in the order of T", loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8,
@@ -85,7 +110,6 @@ def plot_audit(audit: Audit, *, ax: Axes | None = None) -> Axes:
     ax.set_xlabel(
         "trustworthy rate T" if t == "trustworthy_rate" else "T at most (perfect repeatability assumed)"
     )
-    ax.set_ylabel("rho with the gold ranking")
     ax.set_title("Trustworthy rate and recovered ranking, with intervals", fontsize=11)
     _tidy(ax)
     return ax
@@ -130,26 +154,35 @@ def plot_dispersion(
     if len(shown) > _MOST_BARS:
         raise InputError(f"{len(shown)} rows are too many for one picture; choose fewer with --by")
     labels = list(dispersion.columns[: list(dispersion.columns).index("n_formats")])
-    names = [" / ".join(map(str, row)) or "all" for row in shown[labels].to_numpy()]
+    varying = [name for name in labels if shown[name].nunique() > 1] or labels[:1]
+    names = [" / ".join(map(str, row)) or "all" for row in shown[varying].to_numpy()]
     if ax is None:
-        ax = _new_axes(8.5, 1.4 + 0.3 * len(shown))
+        ax = _new_axes(6.5 + 0.065 * max(map(len, names)), 1.4 + 0.3 * len(shown))
     y = np.arange(len(shown))
     low, high = shown["min"].to_numpy(dtype=float), shown["max"].to_numpy(dtype=float)
     ax.hlines(y, low, high, color="tab:blue", linewidth=2)
     ax.plot(low, y, "o", color="tab:blue", markersize=4)
     ax.plot(high, y, "o", color="tab:blue", markersize=4)
-    for k, (start, end) in enumerate(zip(shown["format_min"], shown["format_max"], strict=True)):
+    for k, (worst, best) in enumerate(zip(shown["format_min"], shown["format_max"], strict=True)):
         ax.annotate(
-            _short(start), (low[k], y[k]), xytext=(-5, 0), textcoords="offset points", ha="right", va="center",
+            _short(worst), (low[k], y[k]), xytext=(-5, 0), textcoords="offset points", ha="right", va="center",
             fontsize=7,
         )  # fmt: skip
         ax.annotate(
-            _short(end), (high[k], y[k]), xytext=(5, 0), textcoords="offset points", ha="left", va="center", fontsize=7
+            _short(best), (high[k], y[k]), xytext=(5, 0), textcoords="offset points", ha="left", va="center", fontsize=7
         )  # fmt: skip
     ax.set_yticks(y, names, fontsize=8)
-    ax.set_xlim(min(0.0, float(low.min()) - 0.12), max(1.0, float(high.max()) + 0.12))
-    ax.set_xlabel(metric.replace("_", " "))
-    ax.set_title(f"What changing only the {role} does to the {metric.replace('_', ' ')}", fontsize=11)
+    # Room for the names at either end, so that they stay clear of the labels of the axis.
+    start, end = min(0.0, float(low.min())), max(1.0, float(high.max()))
+    width = 0.017 * (end - start)
+    for k in range(len(shown)):
+        start = min(start, low[k] - width * (1 + len(_short(shown["format_min"].iloc[k]))))
+        end = max(end, high[k] + width * (1 + len(_short(shown["format_max"].iloc[k]))))
+    ax.set_xlim(start, end)
+    ax.set_xticks([tick for tick in np.linspace(-1, 1, 11).round(1) if min(0.0, low.min()) - 0.1 < tick])
+    words = _METRIC_NAMES.get(metric, metric.replace("_", " "))
+    ax.set_xlabel(words)
+    ax.set_title(f"{words} when only the {role} changes", fontsize=11)
     _tidy(ax, "x")
     return ax
 

@@ -268,3 +268,141 @@ def test_verdicts_from_standard_input(
 
     monkeypatch.setattr(sys, "stdin", Stdin())
     assert len(load(["cells", "-"], capsys)["rows"]) == 4
+
+
+# --- what new users stumbled over -----------------------------------------------------------------------------
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """What was printed, in one line each, so that line breaks do not matter."""
+    captured = capsys.readouterr()
+    return " ".join(captured.out.split()), " ".join(captured.err.split())
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["cells", "{verdicts}"], "nothing is drawn: --plot draws the dispersion, which needs a value"),
+        (["audit", "{verdicts}"], "there is no picture of T against rho"),
+    ],
+)
+def test_a_picture_that_cannot_be_drawn_does_not_cost_the_report(
+    argv: list[str],
+    words: str,
+    files: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    picture = tmp_path / "picture.png"
+    options = ["--resamples", "10", "--plot", str(picture)]
+    assert main([*(part.format(**files) for part in argv), *options]) == 1
+    out, err = said(capsys)
+    assert "row(s) read" in out
+    assert words in err
+    assert not picture.exists()
+
+
+def test_gstudy_warns_of_confounded_facets_and_keeps_their_columns_to_one(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pd.read_csv(files["verdicts"])
+    frame = frame[(frame["judge"] == "good") | (frame["format"] == "json")]
+    frame.loc[frame["judge"] == "good", "format"] = "only"
+    frame = frame.drop_duplicates(["judge", "dataset", "context", "item_first", "item_second", "run"])
+    third = frame[frame["judge"] == "bad"].assign(judge="third")
+    path = tmp_path / "nested.csv"
+    pd.concat([frame, third]).to_csv(path, index=False)
+    assert main(["gstudy", str(path), "--formats", "1", "2"]) == 0
+    out, _ = said(capsys)
+    assert "Take care: format cannot be told apart from another facet" in out
+    assert "CONFOUNDED: judge and format fall into 2 sets that never cross" in out
+    assert "G coefficient" in out
+    assert "direction: 1 = the item with more wins overall wins" in out
+    document = load(["gstudy", str(path), "--formats", "1", "2"], capsys)
+    assert document["confounded"] == ["format"]
+    assert {design["n_formats"] for design in document["designs"]} == {1}
+
+
+def test_compare_skips_cells_without_shared_pairs_and_counts_them(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pd.read_csv(files["verdicts"])
+    apart = (frame["format"] == "json") & (frame["dataset"] == "y")
+    apart &= (frame["judge"] == "good") == (frame["context"] < 2)
+    path = tmp_path / "apart.csv"
+    frame[~apart].to_csv(path, index=False)
+    argv = ["compare", str(path), "--gold", files["gold"], "--resamples", "10"]
+    document = load(argv, capsys)
+    assert (len(document["comparisons"]), document["n_skipped"]) == (3, 1)
+    assert main(argv) == 0
+    assert "1 of 4 comparisons are left out, such as:" in said(capsys)[0]
+    only = frame[~apart & (frame["format"] == "json") & (frame["dataset"] == "y")]
+    only.to_csv(path, index=False)
+    assert main(argv) == 1
+    assert "nothing can be compared" in said(capsys)[1]
+
+
+def test_cells_of_few_pairs_are_shown_but_enter_no_dispersion(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pd.read_csv(files["verdicts"])
+    frame = frame[(frame["dataset"] == "x") & (frame["context"] == 0)]
+    few = frame[
+        (frame["format"] == "json")
+        & frame["item_first"].isin(["a", "b"])
+        & frame["item_second"].isin(["a", "b"])
+    ]
+    few = few.assign(format="few")
+    path = tmp_path / "few.csv"
+    pd.concat([frame, few]).to_csv(path, index=False)
+    argv = ["cells", str(path), "--gold", files["gold"], "--resamples", "10", "--factors", "judge", "format"]
+    document = load(argv, capsys)
+    assert {row["n_formats"] for row in document["dispersion"]} == {2}
+    assert {row["n_pairs_swapped_gold"] for row in document["rows"]} == {1, 10}
+    assert (document["eta_squared"]["n_cells"], document["eta_squared"]["n_thin"]) == (4, 2)
+    assert main(argv) == 0
+    out, _ = said(capsys)
+    assert "2 of 6 cells rest on fewer than 10 pairs and are left out of dispersion and eta^2" in out
+    assert "pairs: judged in both orders, with gold" in out
+    every = load([*argv, "--min-pairs", "1"], capsys)
+    assert {row["n_formats"] for row in every["dispersion"]} == {3}
+    assert every["eta_squared"]["n_thin"] == 0
+    assert main([*argv, "--min-pairs", "11"]) == 1
+    assert "lower --min-pairs" in said(capsys)[1]
+
+
+def test_an_axis_without_any_t_gives_the_reason_and_no_empty_table(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pd.read_csv(files["verdicts"])
+    path = tmp_path / "once.csv"
+    frame[frame["run"] == 0].to_csv(path, index=False)
+    argv = ["cells", str(path), "--resamples", "10", "--axis", "format"]
+    assert main([*argv, "--gold", files["gold"]]) == 0
+    out, _ = said(capsys)
+    assert "unknown, because there is no T: needs repeated calls" in out
+    assert "through C" not in out
+    assert "A - phi q_u mean [IQR]" in out
+    assert "T mean [IQR]" not in out
+    assert main(argv) == 0
+    out, _ = said(capsys)
+    assert "no C at any level: no call was repeated" in out
+    assert "mean [IQR]" not in out
+
+
+def test_the_picture_of_the_dispersion_keeps_its_names_inside() -> None:
+    from analyses.plotting import plot_dispersion
+
+    dispersion = pd.DataFrame(
+        {"judge": ["a judge with a long name", "b"], "n_formats": 2, "dispersion": [1.0, 0.5], "min": [0.0, 0.1],
+         "max": [1.0, 0.6], "format_min": ["Swap_CoT:stage0_long", "p"], "format_max": ["Metrics_Reference", "q"]}
+    )  # fmt: skip
+    ax = plot_dispersion(dispersion, metric="trustworthy_rate_upper")
+    assert ax.get_title() == "T at most when only the format changes"
+    figure = ax.get_figure()
+    figure.canvas.draw()  # type: ignore[union-attr]
+    inside = ax.get_window_extent()
+    for text in ax.texts:
+        box = text.get_window_extent()
+        assert inside.x0 <= box.x0
+        assert box.x1 <= inside.x1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from analyses.audit import Audit, audit_groups, strata_columns
+from analyses.audit import Audit, _are_apart, audit_groups, strata_columns
+from analyses.audit_command import audit_sentences
 from difficulty.reliability import METRICS, measure_reliability
 from difficulty.study import StudyOptions, study_groups
 from rank.exceptions import InputError
@@ -181,3 +183,52 @@ def test_row_order_and_names_change_nothing() -> None:
     )
     gold = GOLD.assign(item=GOLD["item"].map(names))
     pd.testing.assert_frame_equal(audit(frame).rows, audit(renamed, gold=gold).rows, rtol=0, atol=1e-9)
+
+
+def test_the_headline_says_which_reorderings_exceed_noise_and_that_few_items_say_little() -> None:
+    result = audit(pd.concat([FAR, NEAR]))
+    found = result.reorderings.iloc[0]
+    rows = result.rows.set_index("judge")
+
+    def apart(metric: str) -> bool:
+        far, near = rows.loc["far"], rows.loc["near"]
+        return bool(
+            far[f"{metric}_low"] > near[f"{metric}_high"] or near[f"{metric}_low"] > far[f"{metric}_high"]
+        )
+
+    assert apart("accuracy") is False
+    assert found["changes_apart"] == ""
+    text = " ".join(audit_sentences(result))
+    assert (
+        "for none of them are the intervals of the two apart on both metrics, so all of this may be noise"
+        in text
+    )
+    assert "(which may be noise: intervals overlap)" in text
+    assert "Rho over 8 items takes few values" in text
+    # With intervals that do not overlap on A and rho, the change is told apart from those that may be noise.
+    sharp = result.rows.copy()
+    for metric in ("accuracy", "spearman"):
+        for end in ("low", "high"):
+            sharp[f"{metric}_{end}"] = sharp[metric]
+    assert _are_apart(sharp, "accuracy", 0, 1)
+    assert not _are_apart(sharp.assign(accuracy_low=np.nan), "accuracy", 0, 1)
+    one = replace(result, reorderings=result.reorderings.assign(changes_apart="A / rho"))
+    text = " ".join(audit_sentences(one))
+    assert "for all of them the intervals of the two are apart on both metrics" in text
+    two = pd.concat([one.reorderings, result.reorderings])
+    text = " ".join(audit_sentences(replace(result, reorderings=two)))
+    assert "for 1 the intervals of the two are apart on both metrics, the other 1 may be noise" in text
+
+
+def test_the_picture_sets_groups_with_equal_rho_apart() -> None:
+    from analyses.plotting import plot_audit
+
+    frame = pd.concat([judged("x", []), judged("y", [])])
+    result = audit(frame)
+    assert result.rows["spearman"].tolist() == [1.0, 1.0]
+    ax = plot_audit(result)
+    markers = [line for line in ax.lines if line.get_marker() == "o"]
+    heights = [line.get_transform().transform((0.9, 1.0))[1] for line in markers]
+    assert abs(heights[0] - heights[1]) > 5
+    assert ax.get_xlim()[0] < result.rows["trustworthy_rate_low"].min() < 1 < ax.get_xlim()[1]
+    assert max(ax.get_yticks()) <= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import choix
@@ -294,3 +295,44 @@ def test_constant_gaps_leave_the_levers_on_all_pairs() -> None:
     study = pull_levers(tally, gold, n_resamples=10, rng=1)
     assert any("no buckets" in note for note in study.notes)
     assert RecoveryProblem(tally, gold).n_clusters == 1
+
+
+def levers_of(judge: SimulatedJudge) -> LeverStudy:
+    return pull_levers(judge.to_tally(), judge.to_gold(), n_resamples=10, rng=1)
+
+
+def test_levers_that_tie_are_counted() -> None:
+    study = levers_of(simulate(14, 0.5, 7))
+    assert study.best is not None
+    assert "would pay most" in describe_levers(study)
+    table = study.levers.copy()
+    usable = (table["bucket"] != "all") & table["lever"].isin(["flips", "errors"]) & (table["n_pairs"] > 0)
+    usable[study.best] = False
+    others = np.flatnonzero(usable)[:2]
+    table.loc[others, "spearman_change"] = table["spearman_change"].iloc[study.best]
+    tied = describe_levers(replace(study, levers=table))
+    assert "would pay as much as 2 other levers (none pays more)" in tied
+    # Levers on all pairs, and both at once, contain the others and are no rivals.
+    table = study.levers.copy()
+    table.loc[table["lever"] == "both", "spearman_change"] = table["spearman_change"].iloc[study.best]
+    assert "would pay most" in describe_levers(replace(study, levers=table))
+
+
+def test_why_a_right_verdict_can_lower_rho_is_said_where_it_does(shared_data: Path) -> None:
+    tally = tally_verdicts(read_verdicts(shared_data / "summeval_coherence.csv"))
+    study = pull_levers(tally, read_gold(shared_data / "summeval_coherence_gold.csv"), n_resamples=10, rng=1)
+    assert lever(study, "close", "errors").spearman_change < 0
+    assert any(note.startswith("setting verdicts right can lower rho") for note in study.notes)
+    perfect = levers_of(simulate(12, 0.0, 2, agreement=1.0, flip_rate=0.0))
+    assert not any(note.startswith("setting verdicts right can lower rho") for note in perfect.notes)
+
+
+def test_pairs_that_change_nothing_are_not_listed_for_checking(
+    shared_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold = str(shared_data / "summeval_coherence_gold.csv")
+    argv = ["levers", str(shared_data / "summeval_coherence.csv"), "--gold", gold, "--resamples", "10"]
+    assert main(argv) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "no single one of the 532 wrong or flipped pairs would raise rho" in out
+    assert "0.0000" not in out.split("Check these first")[1]
