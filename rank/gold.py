@@ -89,7 +89,7 @@ class Gold:
         return self.rounded(gaps) if self.gap_digits is None else np.round(gaps, self.gap_digits)
 
     def rounded(self, values: np.ndarray) -> np.ndarray:
-        """Round differences and means of gold where its last bits are noise: at the fourteenth digit of a score.
+        """Round differences and means of gold where its last bits are noise: at the fifteenth digit of a score.
 
         The digit is that of the median size of all scores (or gaps), so that every subset of items and pairs
         rounds alike and one giant does not make all the others equal.
@@ -99,7 +99,7 @@ class Gold:
         if not 1e-200 < typical < 1e200:  # beyond decimal rounding, or all zero
             return values
         with np.errstate(over="ignore", invalid="ignore"):
-            short = np.round(values, 14 - int(np.ceil(np.log10(typical))))
+            short = np.round(values, 14 - int(np.floor(np.log10(typical))))
         return np.where(np.isfinite(short), short, values)
 
     @property
