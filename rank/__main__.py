@@ -229,7 +229,7 @@ def _sentences(ranking: GroupRanking, several: bool) -> list[str]:
         sentences.append(
             f"{name}cross-check: no comparison with {check.witness}: {check.reason}."
             if check.reason
-            else f"{name}cross-check: the largest difference to {check.witness} is {check.largest:.1e} nats."
+            else f"{name}cross-check: {ranking.checked} differs from {check.witness} by at most {check.largest:.1e} nats."
         )
     return sentences
 

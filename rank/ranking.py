@@ -13,6 +13,7 @@ from rank.bradley_terry import BradleyTerryFit, StrengthDifference, cross_check,
 from rank.buckets import bucket_gaps
 from rank.exceptions import ConvergenceError, InputError
 from rank.gold import Gold
+from rank.order_batch import fit_order_batch
 from rank.recovery import (
     Recovery,
     cluster_keys,
@@ -71,7 +72,7 @@ class GroupRanking:
     recovery : Recovery or None
         Rank recovery against item gold.
     difference : StrengthDifference or None
-        Cross-check against choix, if asked for.
+        Cross-check against choix, if asked for; `checked` says of which fit.
     n_undefined_resamples : int
         Bootstrap resamples without a finite maximum, left out of the intervals.
     reason : str
@@ -87,6 +88,7 @@ class GroupRanking:
     n_undefined_resamples: int
     reason: str
     options: RankingOptions = field(repr=False)
+    checked: str = ""
 
     @property
     def name(self) -> str:
@@ -141,7 +143,12 @@ class GroupRanking:
             "n_undefined_resamples": self.n_undefined_resamples,
             "cross_check": None
             if check is None
-            else {"largest": check.largest, "witness": check.witness, "reason": check.reason},
+            else {
+                "largest": check.largest,
+                "witness": check.witness,
+                "reason": check.reason,
+                "of": self.checked,
+            },
             "reason": self.reason,
         }
 
@@ -266,13 +273,25 @@ def rank_group(
             confidence=options.level,
             rng=np.random.default_rng(seed),
         )
-    difference = cross_check(fit, item_i, item_j, rows.counts) if check else None
+    difference, checked = None, ""
+    if check:
+        difference, checked = cross_check(fit, item_i, item_j, rows.counts), "this fit"
+        if difference.reason and (options.order_effect != "none" or options.ties != "half"):
+            # choix knows neither order effects nor a tie parameter: check what the engine makes of the same verdicts without.
+            plain = {**model, "order_effect": None, "ties": "half"}
+            simple = fit_bradley_terry(
+                item_i, item_j, rows.counts, item_names=names, order_axis=True, **plain
+            )
+            difference = cross_check(simple, item_i, item_j, rows.counts)
+            checked = "the fit of the same verdicts without order effect and tie parameter"
     labels = {str(column): str(tally.groups[column].iloc[0]) for column in tally.groups.columns}
     undefined = int(np.isnan(samples).all(axis=1).sum())
     reason = ""
     if options.n_resamples and not len(samples):
         reason = f"a single {'context' if tally.has_context else 'pair'}: there are no clusters to resample, so no intervals"
-    return GroupRanking(labels, frame, fit, bucket_names, recovery, difference, undefined, reason, options)
+    return GroupRanking(
+        labels, frame, fit, bucket_names, recovery, difference, undefined, reason, options, checked
+    )
 
 
 def rank_descending(strengths: np.ndarray) -> np.ndarray:
@@ -354,6 +373,13 @@ def _bootstrap_strengths(
     settings = dict(model)
     if buckets is not None:
         settings["order_effect"] = buckets[example]
+    in_batch = (
+        model["order_effect"] is not None
+        and model["ties"] == "half"
+        and not model["alpha"]
+        and model["prior_sd"] is None
+        and len(np.unique(np.concatenate([item_i, item_j]))) == n_items
+    )
     parts = []
     step = max(1, 64_000_000 // (16 * max(len(example) * size, 1)))
     for weights in draw_clusters(key.view(np.int64), options.n_resamples, np.random.default_rng(seed)):
@@ -361,16 +387,23 @@ def _bootstrap_strengths(
             drawn = np.asarray(weights[start : start + step] @ matrix).reshape(
                 -1, len(example), counts.shape[1], 3
             )
-            fit = fit_bradley_terry(
-                item_i[example],
-                item_j[example],
-                drawn if counts.shape[1] == 2 else drawn[:, :, 0],
-                std_errors="none",
-                on_no_maximum="nan",
-                order_axis=counts.shape[1] == 2,
-                **settings,
-            )
-            parts.append(np.asarray(fit.strengths))
+            strengths = np.full((len(drawn), n_items), np.nan)
+            if in_batch:
+                label = np.zeros(len(example), dtype=np.int64) if buckets is None else buckets[example]
+                strengths = fit_order_batch(item_i[example], item_j[example], label, drawn, n_items)
+            left = np.flatnonzero(np.isnan(strengths).any(axis=1))
+            if len(left):
+                fit = fit_bradley_terry(
+                    item_i[example],
+                    item_j[example],
+                    drawn[left] if counts.shape[1] == 2 else drawn[left, :, 0],
+                    std_errors="none",
+                    on_no_maximum="nan",
+                    order_axis=counts.shape[1] == 2,
+                    **settings,
+                )
+                strengths[left] = fit.strengths
+            parts.append(strengths)
     return np.concatenate(parts)
 
 

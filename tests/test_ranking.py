@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,9 +13,13 @@ import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rank.bradley_terry import fit_bradley_terry
 from rank.exceptions import InputError, NoMaximumError
 from rank.gold import check_gold
+from rank.order_batch import fit_order_batch
 from rank.ranking import GroupRanking, RankingOptions, rank_descending, rank_group, rank_groups
+from rank.readers import read_verdicts
+from rank.tally import tally_verdicts
 from tests.strategies import mirrored, relabelled, rows_of, tally_of, verdict_frames
 
 ITEMS = "abcd"
@@ -360,3 +365,31 @@ def test_gold_adds_recovery_and_scores() -> None:
     assert fields["spearman"] == 1
     assert fields["spearman_level"] == "system"
     assert rank(design()).to_dict()["spearman"] is None
+
+
+@pytest.mark.parametrize("n_votes", [1, 8])
+def test_batch_of_order_effect_fits_equals_the_general_fit_and_leaves_out_what_has_no_maximum(
+    n_votes: int,
+) -> None:
+    rng = np.random.default_rng(5)
+    item_i, item_j = np.triu_indices(6, 1)
+    bucket = rng.integers(0, 2, len(item_i))
+    counts = rng.multinomial(n_votes, [0.5, 0.4, 0.1], size=(80, len(item_i), 2)).astype(float)
+    batch = fit_order_batch(item_i, item_j, bucket, counts, 6)
+    general = fit_bradley_terry(
+        item_i, item_j, counts, order_effect=bucket, std_errors="none", on_no_maximum="nan"
+    ).strengths
+    settled = ~np.isnan(batch).any(axis=1)
+    assert settled.any()
+    assert not np.isnan(general[settled]).any()  # never a number where there is no maximum
+    np.testing.assert_allclose(batch[settled], general[settled], atol=1e-8)
+    assert settled.sum() == (~np.isnan(general).any(axis=1)).sum()
+
+
+def test_cross_check_with_an_order_effect_checks_the_fit_without_it(shared_data: Path) -> None:
+    tally = tally_verdicts(read_verdicts(shared_data / "qlora_vicuna.csv"))
+    options = RankingOptions(order_effect="one", n_resamples=0)
+    ranking = rank_group(tally.select(0), None, options, check=True)
+    assert ranking.difference is not None
+    assert ranking.difference.largest < 1e-6
+    assert "without order effect" in ranking.checked
