@@ -22,7 +22,7 @@ RETRIES = 3
 #: Tasks handed to a cluster ahead of the one whose result is next.
 _AHEAD = 1_000
 
-_CONNECT_SECONDS = 10.0
+_CONNECT_SECONDS = 5.0
 
 
 def map_tasks(
@@ -141,9 +141,14 @@ def _connect(address: str) -> Any:
         raise InputError(
             "a Dask cluster was asked for, but the packages for it are missing; install rankgap[dask]"
         ) from None
+    client = Client.__new__(Client)
     try:
-        return Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        # In two steps: a client that fails to connect must be closed, or it waits and complains when it is
+        # deleted.
+        client.__init__(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        return client
     except (OSError, ValueError) as error:
+        client.close(timeout=1)
         raise InputError(
             f"no Dask scheduler answers at {address} ({type(error).__name__}); give its address as in tcp://host:8786"
         ) from None

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -25,6 +26,8 @@ from rank.parallel import map_tasks, one_thread
 from rank.streaming import tally_files
 from simulate.planning import plan_designs
 from simulate.sweep import sweep
+
+ROOT = Path(__file__).resolve().parents[1]
 
 needs_dask = pytest.mark.skipif(
     importlib.util.find_spec("distributed") is None, reason="needs the extra dask: pip install rankgap[dask]"
@@ -191,6 +194,18 @@ class TestCluster:
         with pytest.raises(NoMaximumError) as caught:
             list(map_tasks(fail_on_three, range(6), dask=cluster.scheduler_address))
         assert caught.value.never_win == ("3",)
+
+    def test_client_that_never_connected_is_closed_at_once(self) -> None:
+        code = (
+            "import sys; from rank.command import run; from rank.parallel import map_tasks\n"
+            "sys.exit(run(lambda argv: list(map_tasks(abs, [1], dask=argv[0])), ['nohost']))"
+        )
+        start = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+        assert time.monotonic() - start < 15
+        assert done.returncode == 1
+        assert len(done.stderr.splitlines()) == 1
+        assert "no Dask scheduler answers at nohost" in done.stderr
 
     def test_no_scheduler_is_one_sentence(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import rank.parallel
