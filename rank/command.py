@@ -11,6 +11,7 @@ import contextlib
 import io
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -62,6 +63,71 @@ T = TypeVar("T")
 # --------------------------------------------------------------------------------------------------------
 
 
+# What stands for a file in the help: files that are read, and files that are written.
+_READ = ("VERDICTS", "TABLE", "GOLD", "FILE")
+_WRITTEN = ("PATH",)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that also refuses paths that cannot be meant, before anything is read."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
+        parsed, extra = super().parse_known_args(args, namespace)
+        if not extra:
+            _check_paths(self._paths(parsed, _READ), self._paths(parsed, _WRITTEN))
+            if hasattr(parsed, "output") and parsed.output in (None, "-"):
+                _require_stdout()
+        return parsed, extra
+
+    def _paths(self, parsed: argparse.Namespace, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Return the words for each argument with a path of these kinds, and the path."""
+        found = []
+        for action in self._actions:
+            if action.metavar in kinds:
+                value = getattr(parsed, action.dest, None)
+                paths = value if isinstance(value, list) else [value]
+                flag = f"{action.option_strings[-1]} " if action.option_strings else ""
+                found += [(f"{flag}{path}", path) for path in paths if isinstance(path, str)]
+        return found
+
+
+def _check_paths(read: list[tuple[str, str]], written: list[tuple[str, str]]) -> None:
+    for said, path in (*read, *written):
+        if not path:
+            where = f" after {said.strip()}" if said.strip() else ""
+            raise InputError(f"an empty path was given{where}; name a file")
+    stdin = [said for said, path in read if path == "-"]
+    if len(stdin) > 1:
+        raise InputError(
+            f"standard input is named twice ({' and '.join(stdin)}), and can be read once; name a file instead"
+        )
+    seen: dict[str, str] = {}
+    sources = {os.path.realpath(path): said for said, path in read if path != "-"}
+    for said, path in written:
+        target = os.path.realpath(path)
+        # What exists and is no file, such as a terminal or a pipe, is not overwritten.
+        if path == "-" or (os.path.exists(target) and not os.path.isfile(target)):
+            continue
+        same = next((known for source, known in sources.items() if _is_same_file(source, target)), None)
+        if same is not None:
+            raise InputError(f"{said} would overwrite the input {same}; name another file")
+        if target in seen:
+            raise InputError(f"{seen[target]} and {said} are the same file; name two")
+        seen[target] = said
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False
+
+
+def _require_stdout() -> None:
+    if sys.stdout is None:
+        raise InputError("standard output is closed; redirect it to a file or use --output")
+
+
 def build_parser(command: str, description: str, *, example: str) -> argparse.ArgumentParser:
     """Return the parser of ``rankgap <command>``: no abbreviations, an example and the exit codes in its
     help.
@@ -76,7 +142,7 @@ def build_parser(command: str, description: str, *, example: str) -> argparse.Ar
         One command line or several, one per line.
     """
     examples = "\n".join(f"  {line}" for line in example.strip().splitlines())
-    return argparse.ArgumentParser(
+    return _Parser(
         prog=f"rankgap {command}",
         description=description,
         epilog=f"example:\n{examples}\n\nexit status: 0 ok, 1 bad input (one line on stderr), 2 wrong usage",
@@ -329,9 +395,12 @@ def run(
     0
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stderr is None:  # closed, as by 2>&-; remarks and errors go nowhere
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         code = function(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return 0 if code is None else int(code)
     except SystemExit as stop:  # argparse: 2 after a usage error, 0 after --help
         if stop.code is not None and not isinstance(stop.code, int):
@@ -340,10 +409,13 @@ def run(
     except (InputError, ConvergenceError) as error:
         return _fail(prog, str(error))
     except BrokenPipeError:
-        # Python flushes standard output once more at exit; give it a place to flush to.
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except UnicodeEncodeError as error:
+        found = ascii(error.object[error.start : error.end])[:60]
+        return _fail(
+            prog, f"a text holds {found}, which {error.encoding} cannot write; replace it in the input"
+        )
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
         return _fail(prog, f"{where}{error.strerror or error}")
@@ -355,9 +427,20 @@ def run(
 
 
 def _fail(prog: str, message: str) -> int:
-    sys.stdout.flush()
-    print(f"{prog}: error: {' '.join(message.split())}", file=sys.stderr)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _drop_output()
+    with contextlib.suppress(OSError):
+        print(f"{prog}: error: {' '.join(message.split())}", file=sys.stderr)
     return 1
+
+
+def _drop_output() -> None:
+    """Python flushes standard output once more at exit; give it a place to flush to."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def progress(
@@ -504,6 +587,8 @@ def emit(report: Report, args: argparse.Namespace) -> None:
         With ``format``, ``output`` and ``quiet`` of :func:`add_output_arguments`.
     """
     to_file = args.output is not None and args.output != "-"
+    if not to_file:
+        _require_stdout()
     unicode_out = to_file or _speaks_unicode(sys.stdout)
     if args.format == "json":
         text = _json_text(report, ascii_only=not unicode_out)
@@ -513,6 +598,8 @@ def emit(report: Report, args: argparse.Namespace) -> None:
         text = _markdown_text(report)
     else:
         text = _table_text(report, colour=not to_file and sys.stdout.isatty(), unicode=unicode_out)
+    # The name of a file may hold bytes that are no text.
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if to_file:
         write_text(args.output, text)
     else:
@@ -808,10 +895,16 @@ def _markdown_text(report: Report) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+# An interval, or a bracket on its own.
+_BRACKETS = re.compile(r"(\[[-+−–∞<\\0-9., %]*\](?![(:\[]))|[\[\]]")
+
+
 def _markdown(text: str) -> str:
     """The text with everything escaped that Markdown would read as a table, HTML or emphasis."""
     for character in "\\|<*`":
         text = text.replace(character, "\\" + character)
+    # Links; the brackets of an interval are none.
+    text = _BRACKETS.sub(lambda found: found[1] or "\\" + found[0], text)
     # Inside a word an underscore is plain text on GitHub; around one it is emphasis.
     return " ".join(f"\\{word}" if word.startswith("_") else word for word in text.split(" "))
 

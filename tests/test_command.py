@@ -245,6 +245,11 @@ def test_to_jsonable_takes_labelled_and_numpy_values() -> None:
         (NoMaximumError("C never wins", never_win=["C"]), 1, "rankgap rank: error: C never wins"),
         (ConvergenceError("try newton"), 1, "rankgap rank: error: try newton"),
         (OSError(28, "No space left", "out.csv"), 1, "rankgap rank: error: out.csv: No space left"),
+        (
+            UnicodeEncodeError("utf-8", "a\ud800", 1, 2, "surrogates not allowed"),
+            1,
+            "rankgap rank: error: a text holds '\\ud800', which utf-8 cannot write",
+        ),
         (MemoryError(), 1, "rankgap rank: error: out of memory"),
         (KeyboardInterrupt(), 130, ""),
         (SystemExit(2), 2, None),
@@ -284,6 +289,100 @@ def test_reader_that_stops_early_is_no_error() -> None:
     err = process.stderr.read()
     process.stderr.close()
     assert (process.wait(timeout=30), err) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "words"),
+    [
+        (">&-", 1, "standard output is closed"),
+        (">&- 2>&-", 1, None),
+        ("2>&-", 0, None),
+        (">&- --output out.txt", 0, None),
+        ("--by nope 2>&-", 1, None),
+        ("--by nope >&-", 1, "standard output is closed"),
+    ],
+)
+def test_closed_streams_are_no_defects(tmp_path: Path, closed: str, code: int, words: str | None) -> None:
+    (tmp_path / "v.csv").write_text("item_first,item_second,verdict\na,b,first\nb,a,first\n")
+    line = f'"$0" -m rank v.csv --alpha 0.1 --resamples 5 --quiet {closed}'
+    done = subprocess.run(
+        ["bash", "-c", line, sys.executable],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == (words is not None)
+    assert words is None or words in done.stderr
+
+
+def test_full_disk_behind_standard_output_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert run(lambda argv: None, []) == 1
+    assert capsys.readouterr().err == "rankgap: error: No space left on device\n"
+
+
+def parse(tmp_path: Path, line: str) -> argparse.Namespace:
+    parser = build_parser("x", "What.", example="x")
+    add_verdict_arguments(parser)
+    parser.add_argument("--plot", metavar="PATH")
+    add_output_arguments(parser)
+    words = line.replace("@", f"{tmp_path}/").split()
+    return parser.parse_args(["" if word == "''" else word for word in words])
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("- -", "standard input is named twice (- and -)"),
+        ("- --gold -", "standard input is named twice (- and --gold -)"),
+        ("''", "an empty path was given; name a file"),
+        ("@v.csv --gold ''", "an empty path was given after --gold"),
+        ("@v.csv --plot ''", "an empty path was given after --plot"),
+        ("@v.csv --output ''", "an empty path was given after --output"),
+        ("@v.csv --output @v.csv", "v.csv would overwrite the input"),
+        ("@v.csv --output @link.csv", "link.csv would overwrite the input"),
+        ("- --gold @v.csv --plot @./v.csv", "would overwrite the input --gold"),
+        ("@v.csv --plot @new --output @new", "are the same file; name two"),
+    ],
+)
+def test_paths_that_cannot_be_meant_are_refused(tmp_path: Path, line: str, words: str) -> None:
+    (tmp_path / "v.csv").write_text("x")
+    (tmp_path / "link.csv").symlink_to("v.csv")
+    with pytest.raises(InputError) as caught:
+        parse(tmp_path, line)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line", ["- --gold @v.csv --output -", "@v.csv @v.csv --plot /dev/null --output /dev/null"]
+)
+def test_paths_that_can_be_meant_are_taken(tmp_path: Path, line: str) -> None:
+    (tmp_path / "v.csv").write_text("x")
+    parse(tmp_path, line)
+
+
+def test_markdown_makes_no_links_of_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    table = pd.DataFrame({"item": ["[x](http://a.b)", "[1](http://a.b)", "[1]: c"], "q": 0.5, "q_low": 0.25})
+    table["q_high"] = 0.75
+    text = printed(capsys, Report("[t](u)", (Section("", table),)), format="markdown")
+    for shown in (r"\[x\](http", r"\[1\](http", r"\[1\]: c", "0.50 [0.25, 0.75]", r"# \[t\](u)"):
+        assert shown in text
+
+
+def test_name_of_a_file_that_is_no_text_is_printed_with_escapes(tmp_path: Path) -> None:
+    report = Report("v\udcff.csv", data={"file": "v\udcff.csv"})
+    for kind in ("json", "markdown", "table"):
+        emit(report, options(format=kind, output=str(tmp_path / kind)))
+        assert "v\\udcff.csv" in (tmp_path / kind).read_text("utf-8")
 
 
 def test_shared_arguments() -> None:
