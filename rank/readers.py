@@ -14,12 +14,15 @@ import gzip
 import io
 import json
 import os
+import re
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from rank.exceptions import InputError
@@ -34,6 +37,17 @@ __all__ = ["read_gold", "read_table", "read_verdicts"]
 
 _FORMATS = "CSV, TSV, JSON, JSON Lines or Parquet, plain or gzipped"
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
+
+#: What the gate computes from, beside the grouping columns. Another column that is no text is left blank.
+VERDICT_COLUMNS = (
+    *("item_first", "item_second", "verdict", "winner", "score_first", "score_second"),
+    *("criterion", "run", "dataset", "context"),
+)
+
+#: Below this size tables are read without Arrow's threads: they cost more than they save, and a thread that
+#: is still about when the interpreter ends can abort it.
+_SMALL_BYTES = 1 << 20
+
 _LIST_KEYS = ("rows", "verdicts", "gold", "items")
 
 # Files of other kinds that people pass by mistake, by their first bytes.
@@ -93,10 +107,15 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     ...     read_table(file).to_dict("list")
     {'item': ['07', 'NA'], 'score': ['1.5', '']}
     """
+    return _read(path, None)
+
+
+def _read(path: str | os.PathLike[str], needed: Collection[str] | None) -> pd.DataFrame:
+    """`read_table`; given the columns that are needed, others of Parquet may hold what is no text."""
     name = display_name(path)
     data = _unpack(_read_bytes(path, name), name)
     if data.startswith(b"PAR1"):
-        return _parse_parquet(data, name)
+        return _parse_parquet(data, name, needed)
     refuse_foreign(data, name)
     data = to_utf8(data, name)
     start = data[:4096].lstrip()[:1] or data.lstrip()[:1]
@@ -117,6 +136,7 @@ def read_verdicts(
     paths : path or sequence of paths
         See :func:`read_table`. Several files must have the same columns, in any order; their rows are put
         one after another in the order given.
+        Parquet columns that nothing is computed from may hold what is no text, such as lists.
     **options
         Passed on to :func:`rank.verdicts.check_verdicts`.
 
@@ -129,12 +149,16 @@ def read_verdicts(
     InputError
         From the reader or from the gate, with the name of the file in front.
     """
-    from rank.verdicts import check_verdicts
+    from rank.verdicts import GROUP_COLUMNS, check_verdicts
 
-    files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    files = list_files(paths)
     if not files:
         raise InputError("no verdict file was given; name at least one")
-    frames = [read_table(file) for file in files]
+    by = options.get("by")
+    needed = None
+    if not options.get("drop_exact_copies"):  # which asks every column
+        needed = {*VERDICT_COLUMNS, *(GROUP_COLUMNS if by is None else by)}
+    frames = [_read(file, needed) for file in files]
     names = [display_name(file) for file in files]
     first = frames[0].columns
     for name, frame in zip(names[1:], frames[1:], strict=True):
@@ -148,7 +172,7 @@ def read_verdicts(
                 "the same columns"
             )
     frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-    with naming(", ".join(names)):
+    with naming(", ".join(names)), placing_rows(names, [len(frame) for frame in frames]):
         return check_verdicts(frame, **options)
 
 
@@ -187,6 +211,36 @@ def naming(name: str) -> Iterator[None]:
         raise InputError(f"{name}: {error}") from error
 
 
+@contextlib.contextmanager
+def placing_rows(names: Sequence[str], lengths: Sequence[int]) -> Iterator[None]:
+    """Add to errors about rows of files put one after another which row of which file they are."""
+    try:
+        yield
+    except InputError as error:
+        message = str(error)
+        numbers = {int(n) for rows in _ROW_NUMBERS.findall(message) for n in rows.split(", ")}
+        ends = np.cumsum(lengths)
+        places = []
+        for number in sorted(number for number in numbers if 0 < number <= ends[-1])[:4]:
+            file = int(np.searchsorted(ends, number))
+            row = number - (int(ends[file - 1]) if file else 0)
+            places.append(f"row {number} is row {row} of {names[file]}")
+        if len(names) < 2 or not places:
+            raise
+        raise InputError(f"{message} ({', '.join(places)})") from error
+
+
+_ROW_NUMBERS = re.compile(r"\brows? (\d+(?:, \d+)*)")
+
+
+def list_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Any]:
+    """Return one path or several as a list; standard input can be in it once."""
+    files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if sum(os.fspath(file) == "-" for file in files) > 1:
+        raise InputError("standard input is named twice, and can be read once; name a file instead of one -")
+    return files
+
+
 def display_name(path: str | os.PathLike[str]) -> str:
     return "standard input" if os.fspath(path) == "-" else os.fspath(path)
 
@@ -199,6 +253,8 @@ def _quoted(names: Sequence[Any]) -> str:
 
 
 def _read_bytes(path: str | os.PathLike[str], name: str) -> bytes:
+    if not os.fspath(path):
+        raise InputError("an empty path was given; name a file, or - for standard input")
     if os.fspath(path) == "-":
         if sys.stdin is None:
             raise InputError("standard input is closed; name a file instead of -")
@@ -285,6 +341,11 @@ def check_names(columns: Sequence[str], name: str) -> None:
             )
     seen: set[str] = set()
     for column in columns:
+        if not _is_text(column):
+            raise InputError(
+                f"{name}: the column name {ascii(column)} holds half of a surrogate pair, which is no character; "
+                "rename the column"
+            )
         if column in seen:
             raise InputError(f'{name}: there are two columns "{column}"; rename or drop one')
         seen.add(column)
@@ -303,10 +364,25 @@ def _parse_delimited(data: bytes, name: str) -> pd.DataFrame:
     # blanks.
     columns = [column.strip() for column in split_header(header, separator)]
     check_names(columns, name)
+    if len(data) < _SMALL_BYTES:
+        rows = list(read_records(_lines_of(data), separator, len(columns), name))
+        cells = zip(*rows, strict=True) if rows else [()] * len(columns)
+        return pd.DataFrame(
+            {column: pd.Series(cell, dtype="str") for column, cell in zip(columns, cells, strict=True)}
+        )
+    # Arrow reads a quotation mark that is never closed, and text after a closing one, without an error.
+    quotes = QuoteCheck(separator)
+    quotes.add(data)
+    if not quotes.end():
+        explain_records(_lines_of(data), separator, len(columns), name)
     if not data[length:].strip(b"\r\n"):
         return pd.DataFrame({column: pd.Series([], dtype="str") for column in columns})
 
-    body = pa.py_buffer(data).slice(length)
+    # Arrow's own copy: its threads may drop the last reference, which for memory of Python's they must not
+    # while the interpreter ends.
+    sink = pa.BufferOutputStream()
+    sink.write(memoryview(data)[length:])
+    body = sink.getvalue()
     parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     convert = arrow_csv.ConvertOptions(
         check_utf8=False,
@@ -319,24 +395,61 @@ def _parse_delimited(data: bytes, name: str) -> pd.DataFrame:
     for block_size in (1 << 24, min(body.size + 1, 2**31 - 1)):
         read = arrow_csv.ReadOptions(column_names=columns, block_size=block_size)
         try:
-            table = arrow_csv.read_csv(pa.BufferReader(body), read, parse, convert)
-            break
+            return _text_frame(arrow_csv.read_csv(pa.BufferReader(body), read, parse, convert))
         except pa.ArrowInvalid as error:
             if "straddling" not in str(error):
                 explain_records(_lines_of(data), separator, len(columns), name)
                 raise InputError(f"{name}: the rows cannot be read ({one_line(error)})") from None
-    else:
-        raise InputError(f"{name}: a row is larger than 2 GB, or a quotation mark is never closed")
-    # A quotation mark that is never closed swallows rows without an error. Where no cell spans lines, none
-    # was.
-    if b'"' in data and table.num_rows != _count_lines(data, length):
-        explain_records(_lines_of(data), separator, len(columns), name)
-    return _text_frame(table)
+    raise InputError(f"{name}: a row is larger than 2 GB, or a quotation mark is never closed")
 
 
 def _text_frame(table: pyarrow.Table) -> pd.DataFrame:
-    frame: pd.DataFrame = table.to_pandas(split_blocks=True, self_destruct=True)
+    threads = table.nbytes >= _SMALL_BYTES
+    frame: pd.DataFrame = table.to_pandas(split_blocks=True, self_destruct=True, use_threads=threads)
     return frame
+
+
+class QuoteCheck:
+    """Whether all quotation marks stand at the edges of fields and pair up, block by block.
+
+    A first look at the speed of memory. Where it says no, `explain_records` knows better: marks within a
+    field that does not begin with one are text.
+
+    Examples
+    --------
+    >>> check = QuoteCheck(",")
+    >>> check.add(b'a,"b ""x"')
+    >>> check.add(b'" c"')
+    >>> check.end()
+    True
+    """
+
+    def __init__(self, separator: str) -> None:
+        # Before an opening and after a closing mark. A mark after a mark is one that is written twice.
+        self._edges = np.zeros(256, dtype=bool)
+        self._edges[list((separator + '\r\n"').encode())] = True
+        self._last = b"\n"  # byte before the block
+        self._n_marks = 0
+        self._sound = True
+
+    def add(self, block: bytes) -> None:
+        if not block:
+            return
+        # A mark at the end of the block before is looked at again, now that its right side is known.
+        data = np.frombuffer(self._last + block, dtype=np.uint8)
+        found = b'"' in block or self._last == b'"'
+        if found and self._sound:
+            marks = np.flatnonzero(data == ord('"'))
+            new = marks[1:] if marks[0] == 0 else marks
+            opening = new[self._n_marks % 2 :: 2]
+            closing = (marks if marks[0] == 0 else new)[(self._n_marks - (marks[0] == 0) + 1) % 2 :: 2]
+            closing = closing[closing + 1 < len(data)]
+            self._sound = bool(self._edges[data[opening - 1]].all() and self._edges[data[closing + 1]].all())
+            self._n_marks += len(new)
+        self._last = block[-1:]
+
+    def end(self) -> bool:
+        return self._sound and self._n_marks % 2 == 0
 
 
 def first_record(data: bytes) -> tuple[str, int]:
@@ -381,24 +494,19 @@ def find_separator(header: str, name: str) -> str:
     return found[0] if found else ","
 
 
-def _count_lines(data: bytes, start: int) -> int:
-    """Lines from ``start`` on that are not blank."""
-    body = data[start:]
-    if b"\r" in body:
-        body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    lines = body.count(b"\n") + (not body.endswith(b"\n"))
-    if b"\n\n" in body or body.startswith(b"\n"):
-        lines = sum(1 for line in body.split(b"\n") if line)
-    return lines
-
-
 def explain_records(text: Iterable[str], separator: str, n_columns: int, name: str) -> None:
     """Raise for the first row with broken quotes or a wrong number of fields, if there is one.
 
     `text` gives the lines of the file, header included, with their line ends.
     """
+    deque(read_records(text, separator, n_columns, name), maxlen=0)
+
+
+def read_records(text: Iterable[str], separator: str, n_columns: int, name: str) -> Iterator[list[str]]:
+    """Yield the rows below the header; raise for the first one that is none. Blank lines are skipped."""
     with _unlimited_fields():
         reader = csv.reader(text, delimiter=separator, strict=True)
+        header: list[str] = []
         line = 1
         while True:
             try:
@@ -408,16 +516,22 @@ def explain_records(text: Iterable[str], separator: str, n_columns: int, name: s
             except csv.Error:
                 raise InputError(
                     f"{name}: the double quotes in the row that begins on line {line} do not pair up; close "
-                    "the quote, or "
+                    "the quote with nothing after it, or "
                     'write a quote inside a quoted field as ""'
                 ) from None
             if record and len(record) != n_columns:
                 fields = "1 field" if len(record) == 1 else f"{len(record)} fields"
-                raise InputError(
-                    f"{name}: line {line} has {fields}, the header has {n_columns}; put a field that holds "
-                    "the "
-                    f"separator ({_SEPARATORS[separator]}) in double quotes, and write empty fields out"
+                comment = header and header[0].startswith("#")
+                remedy = (
+                    f"comments are not skipped, so delete the line that begins with {header[0][:20]!r}"
+                    if comment
+                    else f"put a field that holds the separator ({_SEPARATORS[separator]}) in double quotes, and "
+                    "write empty fields out"
                 )
+                raise InputError(f"{name}: line {line} has {fields}, the header has {n_columns}; {remedy}")
+            if header and record:
+                yield record
+            header = header or record
             line = reader.line_num + 1
 
 
@@ -557,9 +671,26 @@ def records_frame(records: list[Any], lines: list[int] | None, name: str) -> pd.
         cells[column] = values
     trimmed = [column.strip() for column in columns]
     check_names(trimmed, name)
-    frame = pd.DataFrame({column: pd.Series(values, dtype="str") for column, values in cells.items()})
+    try:
+        frame = pd.DataFrame({column: pd.Series(values, dtype="str") for column, values in cells.items()})
+    except UnicodeEncodeError:
+        number, column = next(
+            (number, column)
+            for number in range(len(records))
+            for column, values in cells.items()
+            if not _is_text(values[number])
+        )
+        raise InputError(
+            f'{name}: {place(number)}: the key "{column}" holds {ascii(cells[column][number])[:60]}, which has '
+            "half of a surrogate pair and is no text; remove or repair it"
+        ) from None
     frame.columns = pd.Index(trimmed)
     return frame
+
+
+def _is_text(value: str) -> bool:
+    """Whether a string can be encoded: JSON may hold half of a pair of surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _json_text(value: str | bool | None) -> str:
@@ -596,14 +727,14 @@ _ITEM_COLUMNS = frozenset(
 )
 
 
-def _parse_parquet(data: bytes, name: str) -> pd.DataFrame:
+def _parse_parquet(data: bytes, name: str, needed: Collection[str] | None) -> pd.DataFrame:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         # ParquetFile, not read_table: the latter guesses partitions and filters and loads the dataset
         # machinery.
-        table = parquet.ParquetFile(pa.BufferReader(data)).read()
+        table = parquet.ParquetFile(pa.BufferReader(data)).read(use_threads=len(data) >= _SMALL_BYTES)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
             f"{name}: the Parquet data cannot be read ({one_line(error)}); write the file again"
@@ -613,7 +744,10 @@ def _parse_parquet(data: bytes, name: str) -> pd.DataFrame:
     if not columns:
         raise InputError(f"{name}: the Parquet file has no columns")
     check_names(columns, name)
-    arrays = [text_column(table.column(i), column, name) for i, column in enumerate(columns)]
+    arrays = [
+        text_column(table.column(i), column, name, optional=needed is not None and column not in needed)
+        for i, column in enumerate(columns)
+    ]
     return _text_frame(pa.table(dict(zip(columns, arrays, strict=True))))
 
 
@@ -621,10 +755,21 @@ def is_pandas_index(column: str) -> bool:
     return column.startswith("__index_level_") and column.endswith("__")
 
 
-def text_column(array: pyarrow.ChunkedArray, column: str, name: str) -> pyarrow.ChunkedArray:
-    """Return the column as text, or as a dictionary of text where it was one; nulls become the empty string."""
+def text_column(
+    array: pyarrow.ChunkedArray, column: str, name: str, *, optional: bool = False
+) -> pyarrow.ChunkedArray:
+    """Return the column as text, or as a dictionary of text where it was one; nulls become the empty string.
+
+    An optional column that is no text becomes empty strings.
+    """
     import pyarrow as pa
     from pyarrow import compute
+
+    if optional:
+        try:
+            return text_column(array, column, name)
+        except InputError:
+            return pa.chunked_array([pa.repeat(pa.scalar(""), len(array))])
 
     kind = array.type
     if pa.types.is_nested(kind):

@@ -7,12 +7,14 @@ a 64-bit number per row that stands for the key of the call.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import itertools
 import os
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -56,10 +58,6 @@ _WHOLE_BYTES = {"parquet": 2_000_000, "text": 32_000_000}
 #: Rows of Parquet per task when there are several workers, rounded up to whole row groups.
 _TASK_ROWS = 1_000_000
 
-_VERDICT_COLUMNS = (
-    *("item_first", "item_second", "verdict", "winner", "score_first", "score_second"),
-    *("criterion", "run", "dataset", "context"),
-)
 #: Bytes in which a header, or the first object of JSON Lines, must end.
 _HEADER_BYTES = 1 << 20
 
@@ -106,7 +104,7 @@ def read_tally(
     Tally
         The same either way.
     """
-    files = _list_of(paths)
+    files = readers.list_files(paths)
     if drop_exact_copies and any(map(os.path.isdir, files)):
         raise InputError("exact copies cannot be dropped from folders of Parquet files; name the files")
     batches = batch_rows is not None or dask is not None or any(is_large(file) for file in files)
@@ -175,15 +173,22 @@ def tally_files(
     """
     if batch_rows < 1:
         raise InputError(f"batch rows must be at least 1, found {batch_rows}")
-    parts = [part for path in _list_of(paths) for part in _open_parts(path)]
+    parts = [part for path in readers.list_files(paths) for part in _open_parts(path)]
     if not parts:
         raise InputError("no verdict file was given; name at least one")
-    columns = _common_columns(parts)
     names = ", ".join(dict.fromkeys(part.given for part in parts))
-    with readers.naming(names):
-        check_columns(columns, by, layout, number_runs=number_runs)
+    try:
+        columns = _common_columns(parts)
+        with readers.naming(names):
+            check_columns(columns, by, layout, number_runs=number_runs)
+    except InputError:
+        # Rows that do not fit the header say more than what the header lacks, as when a file is read whole.
+        for part in parts:
+            if part.kind == "delimited":
+                _explain_text(part.path, part.name, part.columns)
+        raise
     by = grouping_columns(columns) if by is None else list(by)
-    wanted = [column for column in columns if column in {*_VERDICT_COLUMNS, *by}]
+    wanted = [column for column in columns if column in {*readers.VERDICT_COLUMNS, *by}]
     if "criterion" in wanted:
         with readers.naming(names):
             frame = _compact_frame(parts, wanted, batch_rows)
@@ -216,10 +221,6 @@ def tally_files(
         _refuse_repeated_hashes(total.keys, parts, by, chosen, batch_rows, names)
     with readers.naming(names):
         return _finish(total, number_runs)
-
-
-def _list_of(paths: Paths) -> list[str | os.PathLike[str]]:
-    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
 
 
 def is_large(path: str | os.PathLike[str]) -> bool:
@@ -283,19 +284,21 @@ def _count_part(
     """Count the rows of one part of a file; None where it has none."""
     pieces = []
     total = None
-    for start, frame in part.batches(columns, batch_rows):
-        table, facts, keys = _gate_batch(frame, part, start, by, layout, keep_keys)
-        stated = {
-            (name, facts.layouts[name])
-            for name, labels in facts.labels.items()
-            if any(map(needs_layout, labels))
-        }
-        pieces.append(
-            _Piece(tally_verdicts(replace(table, ledger={"n_rows": len(frame)})), facts, [keys], stated)
-        )
-        if len(pieces) == _ADD_AT_ONCE:
-            total = _add_pieces([total, *pieces])
-            pieces = []
+    # Closed here, also when a batch is refused: a reader left open reads ahead in a thread of its own.
+    with contextlib.closing(part.batches(columns, batch_rows)) as batches:
+        for start, frame in batches:
+            table, facts, keys = _gate_batch(frame, part, start, by, layout, keep_keys)
+            stated = {
+                (name, facts.layouts[name])
+                for name, labels in facts.labels.items()
+                if any(map(needs_layout, labels))
+            }
+            pieces.append(
+                _Piece(tally_verdicts(replace(table, ledger={"n_rows": len(frame)})), facts, [keys], stated)
+            )
+            if len(pieces) == _ADD_AT_ONCE:
+                total = _add_pieces([total, *pieces])
+                pieces = []
     return _add_pieces([total, *pieces]) if pieces else total
 
 
@@ -378,8 +381,11 @@ def _refuse_repeated_hashes(
     suspects = suspects[:_MOST_EXPLAINED]
     found = []
     before = 0
+    lengths: dict[str, int] = {}
     for part in parts:
-        for start, frame in part.batches(list(part.columns), batch_rows):
+        optional = frozenset(part.columns) - {*readers.VERDICT_COLUMNS, *by}
+        for start, frame in part.batches(list(part.columns), batch_rows, optional):
+            lengths[part.name] = lengths.get(part.name, 0) + len(frame)
             chosen = np.isin(_gate_batch(frame, part, start, by, layout, True)[2], suspects)
             if chosen.any():
                 found.append(frame[chosen].astype(object).set_axis(before + np.flatnonzero(chosen)))
@@ -388,7 +394,7 @@ def _refuse_repeated_hashes(
     table, _ = gate_rows(frame.reset_index(drop=True), by, layout)
     key = [(table.group, len(table.groups)), (table.context, len(table.contexts))]
     key += [(table.first, len(table.items)), (table.second, len(table.items)), (table.run, len(frame))]
-    with readers.naming(names):
+    with readers.naming(names), readers.placing_rows(list(lengths), list(lengths.values())):
         refuse_repeated_keys(frame, key, table.verdict, by, n_repeated=n_repeated)
 
 
@@ -471,12 +477,17 @@ class _Part:
     labels: tuple[tuple[str, str], ...] = ()
     frame: pd.DataFrame | None = None
 
-    def batches(self, columns: list[str], batch_rows: int) -> Iterator[tuple[int, pd.DataFrame]]:
-        """Yield the number of rows before a batch, and the batch with the columns asked for."""
+    def batches(
+        self, columns: list[str], batch_rows: int, optional: frozenset[str] = frozenset()
+    ) -> Generator[tuple[int, pd.DataFrame], None, None]:
+        """Yield the number of rows before a batch, and the batch with the columns asked for.
+
+        Optional columns that are no text are blank.
+        """
         fixed = dict(self.labels)
         own = [column for column in columns if column not in fixed]
         start = self.rows_before
-        for frame in self._frames(own, batch_rows):
+        for frame in self._frames(own, batch_rows, optional):
             for column in columns:
                 if column in fixed:
                     label = pd.Index([fixed[column]], dtype=object)
@@ -486,7 +497,9 @@ class _Part:
             yield start, frame[columns]
             start += len(frame)
 
-    def _frames(self, columns: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+    def _frames(
+        self, columns: list[str], batch_rows: int, optional: frozenset[str]
+    ) -> Iterator[pd.DataFrame]:
         if self.kind == "parquet":
             tables = _parquet_tables(self.path, columns, self.row_groups, batch_rows)
         elif self.kind == "delimited":
@@ -500,7 +513,9 @@ class _Part:
                 yield self.frame.iloc[low : low + batch_rows].reset_index(drop=True)
             return
         for table in tables:
-            yield pd.DataFrame({c: _series(table.column(c), c, self.name) for c in table.column_names})
+            yield pd.DataFrame(
+                {c: _series(table.column(c), c, self.name, c in optional) for c in table.column_names}
+            )
 
 
 def _common_columns(parts: Sequence[_Part]) -> list[str]:
@@ -676,7 +691,7 @@ def _gather(batches: Iterable[pyarrow.RecordBatch], batch_rows: int) -> Iterator
         yield pa.Table.from_batches(waiting)
 
 
-def _series(array: pyarrow.ChunkedArray, column: str, name: str) -> pd.Series:
+def _series(array: pyarrow.ChunkedArray, column: str, name: str, optional: bool) -> pd.Series:
     """Return a column as text, as categories of text, or as integers."""
     import pyarrow as pa
 
@@ -691,7 +706,7 @@ def _series(array: pyarrow.ChunkedArray, column: str, name: str) -> pd.Series:
         if categories.is_unique:
             codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             return pd.Series(pd.Categorical.from_codes(codes, categories=categories))
-    return readers.text_column(array, column, name).to_pandas()
+    return readers.text_column(array, column, name, optional=optional).to_pandas()
 
 
 # --- separated values ---------------------------------------------------------------------------------------
@@ -711,54 +726,68 @@ def _delimited_tables(path: str, name: str, columns: list[str], batch_rows: int)
 
     with _open_bytes(path) as stream:
         start = stream.read(_HEADER_BYTES)
-        marked = len(start) - len(_skip_mark(start))
-        header, length = readers.first_record(start[marked:])
-        stream.seek(marked + length)
-        if not stream.read(_HEADER_BYTES).strip(b"\r\n"):
-            return
-        stream.seek(marked + length)
-        every = _header_columns(header, name)
-        separator = readers.find_separator(header, name)
-        convert = arrow_csv.ConvertOptions(
-            column_types={column: pa.dictionary(pa.int32(), pa.string()) for column in columns},
-            include_columns=columns,
-            null_values=[],
-            strings_can_be_null=False,
-        )
-        read = arrow_csv.ReadOptions(column_names=every, block_size=_BLOCK_BYTES)
-        parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
-        n_rows = 0
-        try:
-            with arrow_csv.open_csv(stream, read, parse, convert) as reader:
-                for table in _gather(reader, batch_rows):
-                    n_rows += table.num_rows
-                    yield table
-        except (pa.ArrowInvalid, OSError, EOFError) as error:
-            _explain_text(path, name, separator, len(every))
-            raise InputError(f"{name}: the rows cannot be read ({readers.one_line(error)})") from None
-    # A quotation mark that is never closed swallows rows without an error. Where no cell spans lines, none was.
-    n_quotes, n_lines = _count_marks(path)
-    if n_quotes and n_lines != n_rows + 1:
-        _explain_text(path, name, separator, len(every))
+    marked = len(start) - len(_skip_mark(start))
+    header, length = readers.first_record(start[marked:])
+    every = _header_columns(header, name)
+    separator = readers.find_separator(header, name)
+    has_rows, sound = _look_through(path, name, separator, marked, marked + length)
+    if not sound:
+        _explain_text(path, name, every)
+    if not has_rows:
+        return
+    convert = arrow_csv.ConvertOptions(
+        column_types={column: pa.dictionary(pa.int32(), pa.string()) for column in columns},
+        include_columns=columns,
+        null_values=[],
+        strings_can_be_null=False,
+    )
+    read = arrow_csv.ReadOptions(column_names=every, block_size=_BLOCK_BYTES)
+    parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+    try:
+        # Arrow's own files: it reads ahead in a thread, which must not need Python while the interpreter ends.
+        with pa.OSFile(path) as file:
+            zipped = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            with pa.CompressedInputStream(file, "gzip") if zipped else file as stream:
+                stream.read(marked + length)
+                with arrow_csv.open_csv(stream, read, parse, convert) as reader:
+                    yield from _gather(reader, batch_rows)
+    except (pa.ArrowInvalid, OSError) as error:
+        _explain_text(path, name, every)
+        raise InputError(f"{name}: the rows cannot be read ({readers.one_line(error)})") from None
 
 
-def _count_marks(path: str) -> tuple[int, int]:
-    """Count quotation marks and lines."""
-    quotes = lines = 0
-    last = b"\n"
-    with _open_bytes(path) as stream:
+def _look_through(path: str, name: str, separator: str, marked: int, header_end: int) -> tuple[bool, bool]:
+    """Return whether there are rows below the header, and whether the quotation marks pair up at first sight."""
+    check = readers.QuoteCheck(separator)
+    has_rows = False
+    position = 0
+    with _open_bytes(path) as stream, _refusing_damage(name):
         while block := stream.read(_BLOCK_BYTES):
-            quotes += block.count(b'"')
-            lines += block.count(b"\n")
-            last = block[-1:]
-    return quotes, lines + (last != b"\n")
+            check.add(block[marked:] if position == 0 else block)
+            has_rows |= bool(block[max(header_end - position, 0) :].strip(b"\r\n"))
+            position += len(block)
+    return has_rows, check.end()
 
 
-def _explain_text(path: str, name: str, separator: str, n_columns: int) -> None:
+@contextlib.contextmanager
+def _refusing_damage(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(
+            f"{name}: the data are damaged or cut short ({error}); copy the file again"
+        ) from None
+
+
+def _explain_text(path: str, name: str, columns: Sequence[str]) -> None:
     """Raise for the first row that is no row, if there is one."""
-    with io.TextIOWrapper(_open_bytes(path), "utf-8-sig", newline="") as text:
+    with _open_bytes(path) as stream:
+        header, _ = readers.first_record(_skip_mark(stream.read(_HEADER_BYTES)))
+    separator = readers.find_separator(header, name)
+    with io.TextIOWrapper(_open_bytes(path), "utf-8-sig", newline="") as text, _refusing_damage(name):
         try:
-            readers.explain_records(text, separator, n_columns, name)
+            readers.explain_records(text, separator, len(columns), name)
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{name}: it holds the byte 0x{error.object[error.start]:02x}, which is not UTF-8 text; save the table as UTF-8"
@@ -776,6 +805,9 @@ def _json_records(path: str, name: str, batch_rows: int) -> Iterator[tuple[list[
                 lines = list(itertools.islice(text, batch_rows))
             except UnicodeDecodeError:
                 readers.read_table(path)  # names the line
+                raise
+            except (OSError, EOFError, zlib.error):
+                readers.read_table(path)  # says what is damaged
                 raise
             if not lines:
                 return

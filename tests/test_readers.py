@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from rank.exceptions import InputError
-from rank.readers import read_gold, read_table, read_verdicts
+from rank.readers import QuoteCheck, read_gold, read_table, read_verdicts
+
+ROOT = Path(__file__).resolve().parents[1]
 
 # Any text but NUL (refused as binary) and lone surrogates (not encodable).
 CELLS = st.one_of(
@@ -149,6 +153,13 @@ REFUSED = {
     "short row": (b"item,score\na,1\nb\n", "line 3 has 1 field, the header has 2"),
     "open quote": (b'item,score\na,1\nb,"2\nc,3\nd,4\n', "begins on line 3 do not pair up"),
     "two open quotes": (b'item,score\nb,"2\nc,"3\nd,4\n', "begins on line 2 do not pair up"),
+    "open quote at the end": (b'item,score\na,1\nb,"2', "begins on line 3 do not pair up"),
+    "open quote in the header": (b'item,"score', "begins on line 1 do not pair up"),
+    "text after a quote": (b'item,score\n"a"x,1\n', "begins on line 2 do not pair up"),
+    "comment": (b"# made by us\nitem,score\na,1\n", "delete the line that begins with '# made by us'"),
+    "half a character": (b'{"item": "a"}\n{"item": "\\ud800"}\n', "line 2: the key \"item\" holds '\\ud800'"),
+    "half a character in a list": (b'[{"item": "a", "score": "\\udfff"}]', 'record 1: the key "score" holds'),
+    "half a character in a key": (b'{"\\ud800": "a"}', "column name '\\ud800' holds half of a surrogate"),
     "same name": (b"item,item\na,b\n", 'two columns "item"'),
     "same name but blanks": (b"item, item\na,b\n", 'two columns "item"'),
     "no name": (b",item\n0,a\n", "column 1 of 2 has no name"),
@@ -170,8 +181,13 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("small", [True, False], ids=["small", "large"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusal_is_one_sentence_with_the_file(tmp_path: Path, name: str) -> None:
+def test_refusal_is_one_sentence_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, small: bool
+) -> None:
+    if not small:
+        monkeypatch.setattr("rank.readers._SMALL_BYTES", 0)
     data, words = REFUSED[name]
     file = tmp_path / "table.csv"
     file.write_bytes(data)
@@ -181,6 +197,105 @@ def test_refusal_is_one_sentence_with_the_file(tmp_path: Path, name: str) -> Non
     assert words in message
     assert message.startswith(f"{file}: ")
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "semicolon"])
+@given(frame=TABLES)
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_large_tables_are_read_like_small_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame, kind: str
+) -> None:
+    file = tmp_path / "table.csv"
+    file.write_bytes(encode(frame, kind))
+    small = read_table(file)
+    with monkeypatch.context() as patch:
+        patch.setattr("rank.readers._SMALL_BYTES", 0)
+        pd.testing.assert_frame_equal(read_table(file), small)
+
+
+@given(
+    text=st.text(st.sampled_from('ab",\n'), max_size=12),
+    cuts=st.lists(st.integers(0, 12), max_size=3),
+)
+@settings(max_examples=400, deadline=None, derandomize=True)
+def test_quote_check_is_never_kinder_than_the_strict_csv_module(text: str, cuts: list[int]) -> None:
+    check = QuoteCheck(",")
+    places = [0, *sorted(cuts), len(text)]
+    for low, high in zip(places, places[1:]):
+        check.add(text[low:high].encode())
+    if check.end():
+        list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    whole = QuoteCheck(",")
+    whole.add(text.encode())
+    assert whole.end() == check.end()
+
+
+def test_quote_check_takes_what_the_csv_module_writes() -> None:
+    stream = io.StringIO(newline="")
+    csv.writer(stream).writerows([["a", 'say "x"', ""], ['"', "two\nlines", 'end"'], ["", "", ","]])
+    for size in (1, 2, 3, 100):
+        check = QuoteCheck(",")
+        data = stream.getvalue().encode()
+        for low in range(0, len(data), size):
+            check.add(data[low : low + size])
+        assert check.end()
+
+
+def test_small_files_leave_no_thread_behind() -> None:
+    """A thread of Arrow that is about at the end of the interpreter aborts it now and then."""
+    code = (
+        "import os, sys, pathlib, tempfile, pyarrow.parquet\n"
+        "from rank.readers import read_table\n"
+        "before = len(os.listdir('/proc/self/task'))\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    file = pathlib.Path(folder, 't')\n"
+        "    file.write_text('a,b,c\\n1,2,\"3\"\\n')\n"
+        "    frame = read_table(file)\n"
+        "    frame.to_json(file, orient='records')\n"
+        "    read_table(file)\n"
+        "    pyarrow.parquet.write_table(pyarrow.table({'a': ['x'], 'b': ['y']}), file, use_dictionary=False)\n"
+        "    read_table(file)\n"
+        "print(len(os.listdir('/proc/self/task')) - before)\n"
+    )
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("threads are counted on Linux")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "0"
+
+
+def test_parquet_column_that_is_no_text_is_refused_only_where_it_is_needed(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    columns = {"item_first": ["a"], "item_second": ["b"], "verdict": ["first"], "extra": [[1, 2]]}
+    parquet.write_table(pa.table(columns), file)
+    assert len(read_verdicts(file)) == 1
+    with pytest.raises(InputError, match='the column "extra" holds list'):
+        read_verdicts(file, by=["extra"])
+    with pytest.raises(InputError, match='the column "extra" holds list'):
+        read_verdicts(file, drop_exact_copies=True)
+    with pytest.raises(InputError, match='the column "extra" holds list'):
+        read_table(file)
+
+
+def test_rows_of_several_files_are_placed_in_their_file(tmp_path: Path) -> None:
+    one, two = tmp_path / "1.csv", tmp_path / "2.csv"
+    one.write_text("item_first,item_second,verdict\nA,B,first\nB,A,first\n")
+    two.write_text("item_first,item_second,verdict\nC,B,first\nA,A,first\n")
+    with pytest.raises(InputError, match=r"row 4: .*\(row 4 is row 2 of .*2\.csv\)$"):
+        read_verdicts([one, two])
+    with pytest.raises(InputError, match="cannot be compared with itself$"):
+        read_verdicts(two)
+
+
+def test_empty_path_and_standard_input_twice() -> None:
+    with pytest.raises(InputError, match="an empty path was given"):
+        read_table("")
+    with pytest.raises(InputError, match="standard input is named twice"):
+        read_verdicts(["-", "-"])
 
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:

@@ -211,6 +211,25 @@ def test_only_needed_columns_are_read(tmp_path: Path) -> None:
     )
     parquet.write_table(table, tmp_path / "t.parquet")
     assert tally_files(tmp_path / "t.parquet").counts.sum() == 1
+    assert read_tally(tmp_path / "t.parquet").counts.sum() == 1
+    # Also where all columns are read to explain a key that occurs twice.
+    parquet.write_table(pa.concat_tables([table, table]), tmp_path / "t.parquet")
+    whole = outcome(lambda: read_tally(tmp_path / "t.parquet"))
+    assert "rows 1, 2" in str(whole)
+    assert outcome(lambda: tally_files(tmp_path / "t.parquet", batch_rows=1)) == whole
+
+
+def test_damaged_gzip_is_refused_in_batches_too(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    noise = [f"{number:x}" for number in rng.integers(0, 2**60, 100_000)]
+    table = pd.DataFrame({"item_first": noise, "item_second": "z", "verdict": "first"})
+    data = gzip.compress(table.to_csv(index=False).encode(), 1)
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(data)
+    assert tally_files(path, batch_rows=30_000).counts.sum() == len(table)
+    path.write_bytes(data[:-1_000])
+    with pytest.raises(InputError, match="damaged or cut short"):
+        tally_files(path)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +255,11 @@ def test_broken_text_is_refused_like_the_whole_file(tmp_path: Path) -> None:
     for name, text in {
         "fields": good + "a,b,first\n",
         "quote": good + 'a,b,"first,1\na,b,first,2\n',
+        "quote at the end": good + 'a,b,first,"1',
+        "text after a quote": good + '"a"x,b,first,1\n',
+        "open quote in the header": 'item_first,item_second,"verdict\na,b,first\n',
+        "comment": "# by us\n" + good,
+        "half a character": '{"item_first": "a", "item_second": "b", "verdict": "first", "why": "\\ud800"}\n',
         "byte": good.encode() + b"a,b,\xff,1\n",
         "empty": "",
         "header": "item_first,item_second,verdict\n",
