@@ -18,7 +18,7 @@ update. One evaluation costs O(distinct designs x q^3), whatever the number of v
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -256,13 +256,14 @@ def g_study_of_tally(
 ) -> GStudy:
     """Variance components of the verdicts of a tally.
 
-    A pair is two items of a context (and dataset), across all groups. Its canonical item i is the one that wins
-    more: the larger share of wins (ties half) over all groups and contexts of the dataset; where these are
-    equal, the item with more verdicts, then the one with more wins in this pair (in its context, then in the
-    dataset). So y = 1 says "the item with more wins overall wins", and neither the names of items nor the slots
-    they were shown in change a number. What all pairs share (every verdict for the stronger item, at the extreme)
-    is in `mean`, and the pair component is how much pairs differ in how clearly, or whether, that item wins. Pairs
-    that all of this leaves open fall back on the names and are counted in `notes`. The facets judge and format are columns
+    A pair is two items of a context (and dataset), across all groups. Which of the two is called i, so that y = 1 says
+    "i wins", is a convention; so every pair enters in both directions, once with (order, y) and once with
+    (other order, 1 - y). Then the mean is 1/2, and neither the names of items nor the slots they were shown in
+    change a number: the pair component is how far, and which way, pairs lean from a draw. What would move all pairs
+    towards their arbitrary item i (judge, format as main effects) is zero by symmetry. The mirrored half carries no
+    information of its own, so standard errors are those of the doubled table times the square root of 2.
+
+    The facets judge and format are columns
     of ``tally.groups``; a column the tally does not have counts as one level. Verdicts of groups that differ in
     other columns only are treated as runs of the same cell.
 
@@ -272,7 +273,7 @@ def g_study_of_tally(
     judge, format : str
         Group columns that play these roles; ``format`` may be any column, e.g. temperature.
     ties : {"half", "drop"}
-        A tie (and a stated "inconsistent") counts y = 1/2, or has no direction. Invalid verdicts never have
+        A tie counts y = 1/2, or has no direction. Invalid verdicts never have
         one. What is left out is counted in `n_invalid`.
     std_errors : {"observed", "none"}
 
@@ -282,6 +283,11 @@ def g_study_of_tally(
     """
     if ties not in _TIE_POLICIES:
         raise InputError(f"g-study: ties must be one of {', '.join(_TIE_POLICIES)}, found '{ties}'")
+    if n_merged := int(tally.counts[..., INCONSISTENT].sum()):
+        raise InputError(
+            f"g-study: {n_merged} verdicts are stated merged results of both orders ('tie (inconsistent)'), which hide what each order "
+            "said; give the single calls"
+        )
     notes = []
     levels = []
     for name in (judge, format):
@@ -307,64 +313,39 @@ def g_study_of_tally(
     value = np.full(tally.counts.shape[-1], np.nan)
     value[[I_WINS, J_WINS]] = 1.0, 0.0
     if ties == "half":
-        value[[TIE, INCONSISTENT]] = 0.5
+        value[TIE] = 0.5
     used, order, outcome = np.nonzero(tally.counts)
     count = tally.counts[used, order, outcome]
-    lead = _direction(tally, pair)
-    notes.append("direction: 1 = the item with more wins overall wins")
-    if n_open := np.unique(pair[lead == 0]).size:
-        notes.append(
-            f"{n_open} pair(s) have no such item (equal in wins, verdicts and wins in the pair): there the direction "
-            "follows from the item names"
-        )
-    turned = lead[used] < 0
-    order = np.where(turned, 1 - order, order)
-    y = np.where(turned, 1 - value[outcome], value[outcome])
-    n_odd = int(tally.counts[..., [TIE, INCONSISTENT]].sum())
+    notes.append("direction-free: every pair enters with either item as the one that may win")
+    y = value[outcome]
+    n_odd = int(tally.counts[..., TIE].sum())
     if n_odd:
         treated = "count as half a win for either item" if ties == "half" else "are left out"
-        notes.append(f"{n_odd} ties (or stated inconsistencies) {treated}")
+        notes.append(f"{n_odd} ties {treated}")
     n_bad = int(tally.counts[..., INVALID].sum())
     if n_bad:
         notes.append(f"{n_bad} invalid verdicts are left out")
-    data = _data_iv(pair[used], levels[0][used], levels[1][used], order, y, count, std_errors)
-    return _fit(data, std_errors == "observed", 100, tuple(notes))
-
-
-def _direction(tally: Tally, pair: Ints) -> Ints:
-    """Which item of a pair row is the canonical one: 1 item i, -1 item j, 0 when content leaves it open; (P,).
-
-    In whole numbers, so that no rounding breaks a tie.
-    """
-    wins = tally.counts.sum(axis=1)
-    tied = wins[:, TIE] + wins[:, INCONSISTENT]
-    half_i, half_j = 2 * wins[:, I_WINS] + tied, 2 * wins[:, J_WINS] + tied
-    n_items = max(len(tally.items), 1)
-    dataset, n_datasets = _codes(tally.contexts["dataset"].to_numpy(dtype=str))
-    dataset = dataset[tally.context] if len(tally.context) else tally.context
-    at_i, at_j = dataset * n_items + tally.item_i, dataset * n_items + tally.item_j
-    points, verdicts = (np.zeros(n_datasets * n_items, dtype=np.int64) for _ in range(2))
-    for at, half in ((at_i, half_i), (at_j, half_j)):
-        np.add.at(points, at, half)
-        np.add.at(verdicts, at, (half_i + half_j) // 2)
-    anywhere, _ = _codes(at_i * n_items + tally.item_j)
-    excess = half_i - half_j
-    criteria = [
-        points[at_i] * verdicts[at_j] - points[at_j] * verdicts[at_i],
-        verdicts[at_i] - verdicts[at_j],
-        *(_sum_by(code, excess)[code] for code in (_codes(pair)[0], anywhere)),
-    ]
-    lead = np.zeros(len(pair), dtype=np.int64)
-    for criterion in criteria:
-        lead = np.where(lead == 0, np.sign(criterion), lead)
-    return lead
-
-
-def _sum_by(code: Ints, values: Ints) -> Ints:
-    """Sums of whole numbers per code."""
-    total = np.zeros(code.max(initial=-1) + 1, dtype=np.int64)
-    np.add.at(total, code, values)
-    return total
+    codes, _ = _codes(pair[used])
+    both = codes.max(initial=-1) + 1 + codes
+    data = _data_iv(
+        np.concatenate([codes, both]),
+        np.tile(levels[0][used], 2),
+        np.tile(levels[1][used], 2),
+        np.concatenate([order, 1 - order]),
+        np.concatenate([y, 1 - y]),
+        np.tile(count, 2),
+        std_errors,
+    )
+    found = _fit(data, std_errors == "observed", 100, tuple(notes))
+    return replace(
+        found,
+        std_error=found.std_error * np.sqrt(2.0),
+        n_pairs=found.n_pairs // 2,
+        n_verdicts=found.n_verdicts // 2,
+        n_cells=found.n_cells // 2,
+        n_invalid=found.n_invalid // 2,
+        log_likelihood=found.log_likelihood / 2,
+    )
 
 
 def d_study(

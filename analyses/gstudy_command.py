@@ -133,7 +133,7 @@ def _components_section(study: GStudy, facets: Sequence[str]) -> Section:
     )
     notes = [
         f"{study.n_verdicts:,} verdicts on {study.n_pairs:,} pairs, {study.n_judges} {facets[0]}(s), {study.n_formats} {facets[1]}(s), "
-        f"{study.n_orders} order(s); direction: 1 = the item with more wins overall wins; variance in squared shares",
+        f"{study.n_orders} order(s); direction-free: every pair enters both ways; variance in squared shares",
         "REML" + (" (balanced table: closed form)" if study.method == "anova" else ""),
     ]
     notes += [
@@ -198,8 +198,8 @@ def _sentences(study: GStudy, plan: DStudy, facets: Sequence[str]) -> list[str]:
     sentences = [f"A single verdict varies through {parts}."]
     if pair == pair:
         sentences.append(
-            f"The item with more wins overall wins {study.mean:.0%} of the verdicts (mean over pairs and facets); how much pairs differ in "
-            f"that accounts for {pair:.0f} % of the variation, the rest is error that more calls average out."
+            f"Which item of a pair is better, and how clearly, accounts for {pair:.0f} % of it; the rest is "
+            "error that more calls average out."
         )
     if study.confounded:
         names = " and ".join(_named(name, facets) for name in study.confounded)

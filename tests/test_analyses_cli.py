@@ -317,7 +317,7 @@ def test_gstudy_warns_of_confounded_facets_and_keeps_their_columns_to_one(
     assert "Take care: format cannot be told apart from another facet" in out
     assert "CONFOUNDED: judge and format fall into 2 sets that never cross" in out
     assert "G coefficient" in out
-    assert "direction: 1 = the item with more wins overall wins" in out
+    assert "direction-free" in out
     document = load(["gstudy", str(path), "--formats", "1", "2"], capsys)
     assert document["confounded"] == ["format"]
     assert {design["n_formats"] for design in document["designs"]} == {1}

@@ -372,7 +372,13 @@ def make_tally(rng, judges=("a", "b"), formats=("x", "y", "z"), contexts=10, ext
     labels = list(product(judges, formats, *([extra] if extra else [])))
     columns = ["judge", "format", *(["temperature"] if extra else [])]
     rows = list(product(range(len(labels)), range(contexts)))
-    counts = rng.integers(0, 4, size=(len(rows), 2, 5))
+    counts = rng.integers(0, 4, size=(len(rows), 2, 5)) * [
+        1,
+        1,
+        1,
+        1,
+        0,
+    ]  # single calls: no stated merged results
     return Tally(
         groups=pd.DataFrame(labels, columns=columns),
         contexts=pd.DataFrame({"dataset": "", "context": [str(c) for c in range(contexts)]}),
@@ -397,10 +403,13 @@ def test_a_tally_equals_its_calls_row_by_row(ties, tie_value):
         call = (tally.context[row], group["judge"], group["format"], order, values[outcome])
         rows += [call] * tally.counts[row, order, outcome]
     pair, judge, format_, order, y = (np.array(column) for column in zip(*rows, strict=True))
-    expected = g_study(pair, judge, format_, order, y)
+    # Every call in both directions: the same pair seen from its other item.
+    turned = [np.concatenate(two) for two in ((pair, 1000 + pair), (order, 1 - order), (y, 1 - y))]
+    expected = g_study(turned[0], np.tile(judge, 2), np.tile(format_, 2), turned[1], turned[2])
     found = g_study_of_tally(tally, ties=ties)
-    np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-6, atol=1e-12)
-    assert found.n_invalid == expected.n_invalid == np.isnan(y).sum()
+    np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.std_error, expected.std_error * np.sqrt(2), rtol=1e-4)
+    assert 2 * found.n_invalid == expected.n_invalid == 2 * np.isnan(y).sum()
     assert (found.n_pairs, found.n_judges, found.n_formats, found.n_orders) == (10, 2, 3, 2)
     assert any("ties" in note for note in found.notes)
     assert found.to_frame().shape == (8, 6)
@@ -412,6 +421,13 @@ def test_any_group_column_can_be_the_format_and_the_others_are_named():
     assert found.n_formats == 2
     assert any(note.startswith("format differ") for note in found.notes)
     assert g_study_of_tally(tally, format="nothing").n_formats == 1
+
+
+def test_stated_merged_results_are_refused_because_they_hide_the_orders():
+    tally = make_tally(np.random.default_rng(4))
+    tally.counts[0, 0, 4] = 1
+    with pytest.raises(InputError, match="give the single calls"):
+        g_study_of_tally(tally)
 
 
 def test_unknown_tie_policy_is_refused():
@@ -480,8 +496,6 @@ def test_names_and_slots_change_no_number_of_a_drawn_table(seed, mirrored):
     if len(frame) < 4:
         return
     expected = g_study_of_tally(tally_verdicts(check_verdicts(frame)), std_errors="none")
-    if any("follows from the item names" in note for note in expected.notes):
-        return  # said in the notes
     other = disguised(frame, rng, mirrored=mirrored)
     found = g_study_of_tally(tally_verdicts(check_verdicts(other)), std_errors="none")
     # Without a residual the likelihood is unbounded, and only as sharp as rounding allows.
@@ -490,23 +504,25 @@ def test_names_and_slots_change_no_number_of_a_drawn_table(seed, mirrored):
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6 if expected.variance[-1] > 0 else 1e-3)
 
 
-def test_direction_is_that_of_the_item_with_more_wins_and_open_pairs_are_counted():
+def test_a_judge_that_is_right_and_stable_has_all_its_variance_between_pairs_whatever_items_are_called():
     def study(rows):
         frame = pd.DataFrame(rows, columns=["judge", "context", "item_first", "item_second", "verdict"])
         return g_study_of_tally(tally_verdicts(check_verdicts(frame)))
 
-    # z wins 5 of 6 verdicts, so the mean of the direction is 5/6, though its name comes last.
-    rows = [("j", str(k), "a", "z", "second" if k else "first") for k in range(6)]
+    # z always wins, in both orders, for two judges: the pair component is (1 - 1/2)^2 about the draw.
+    rows = [
+        (judge, str(k), *pair, "first" if pair[0] == "z" else "second")
+        for judge in "jk"
+        for k in range(40)
+        for pair in (("a", "z"), ("z", "a"))
+    ]
     found = study(rows)
-    assert found.mean > 0.5
-    assert "direction: 1 = the item with more wins overall wins" in found.notes
-    assert not any("follows from the item names" in note for note in found.notes)
-    # A dead heat overall: decided by wins in the pair where there are more, by name where there are none.
-    rows = [("j", "0", "a", "z", "first"), ("k", "0", "a", "z", "first")]
-    rows += [("j", "1", "a", "z", "second"), ("k", "1", "a", "z", "second")]
-    assert study(rows).mean == pytest.approx(1)
-    rows += [("j", "2", "a", "z", "first"), ("k", "2", "a", "z", "second")]
-    assert any(note.startswith("1 pair(s) have no such item") for note in study(rows).notes)
+    assert found.mean == pytest.approx(0.5, abs=1e-9)
+    assert found.variance[COMPONENTS.index("pair")] == pytest.approx(0.25, rel=0.05)
+    # Always the first slot: no pair component, all of it with the order.
+    slot = study([(judge, context, a, b, "first") for judge, context, a, b, _ in rows])
+    assert slot.variance[COMPONENTS.index("pair")] == pytest.approx(0.0, abs=1e-6)
+    assert slot.variance[COMPONENTS.index("order")] > 0.2
 
 
 def test_facets_whose_levels_never_cross_are_called_confounded_and_not_projected():
