@@ -120,7 +120,7 @@ def audit_groups(studies: Sequence[GroupStudy], *, sort: str | None = None) -> A
         rows[f"rank_{'trustworthy_rate' if metric == trustworthy else metric}"] = ranks
     found: list[dict[str, Any]] = []
     for index in pd.Series(range(len(rows))).groupby(pd.factorize(stratum)[0]).groups.values():
-        for a, b in combinations(index, 2):
+        for a, b in _that_may_change(rows[list(orders)].to_numpy(dtype=float), np.asarray(index)):
             difference = {
                 name: float(rows[metric].iloc[a] - rows[metric].iloc[b]) for metric, name in orders.items()
             }
@@ -166,6 +166,16 @@ def audit_groups(studies: Sequence[GroupStudy], *, sort: str | None = None) -> A
         trustworthy,
         len(labels),
     )
+
+
+def _that_may_change(values: np.ndarray, index: np.ndarray) -> list[tuple[int, int]]:
+    """Return the pairs of rows (positions in `values`, rows by metrics) whose order differs between two metrics."""
+    pairs = []
+    for place, a in enumerate(index[:-1]):
+        others = index[place + 1 :]
+        ahead = values[a] - values[others]
+        pairs += [(int(a), int(b)) for b in others[(ahead > 0).any(axis=1) & (ahead < 0).any(axis=1)]]
+    return pairs
 
 
 def _are_apart(rows: pd.DataFrame, metric: str, a: int, b: int) -> bool:

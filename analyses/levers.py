@@ -21,7 +21,7 @@ from rank.gold import GOLD_I, GOLD_J, Gold
 from rank.leverage import LIFELINE, UNRANKED, Leverage, context_pairs, leverage, rank_always, set_right
 from rank.recovery import RecoveryProblem, resample_clusters, spearman
 from rank.resample import DEFAULT_LEVEL, check_resampling, percentile_interval, seed_of
-from rank.tally import INVALID, Tally
+from rank.tally import INCONSISTENT, INVALID, Tally
 
 Floats = npt.NDArray[np.float64]
 
@@ -232,7 +232,8 @@ def pull_levers(
     )
     n_valid = _valid(problem.tally.counts)
     total = problem.tally.counts.sum(axis=1)
-    n_right = total[np.arange(len(total)), np.maximum(winner, 0) % 2]
+    # A stated merged flip hides one verdict for either item.
+    n_right = total[np.arange(len(total)), np.maximum(winner, 0) % 2] + total[:, INCONSISTENT] / 2
     verdicts = np.stack(
         [np.where(lever.rows, n_valid if lever.kind == "drop" else n_valid - n_right, 0) for lever in levers]
     )

@@ -230,6 +230,8 @@ def _compare_gaps(tally: Tally, gold: Gold, others: Mapping[str, Gold | None], a
             frame.insert(position, column, tally.groups[column].iloc[index])
         parts.append(frame)
     table = pd.concat(parts, ignore_index=True)
+    if not len(table):
+        return Section("Gaps without item gold", table, (), tuple(notes))
     labels = [name for name in tally.groups.columns if tally.groups[name].nunique() > 1]
     columns = (
         *(Column(name) for name in labels),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import matplotlib
+import matplotlib.text
 import numpy as np
 
 from difficulty.study import GroupStudy
@@ -105,6 +106,9 @@ def save_figure(figure: matplotlib.figure.Figure, path: str) -> None:
         raise InputError(
             f"{path}: pictures can be written as {', '.join(sorted(formats))}; give the file one of these suffixes"
         )
+    for text in figure.findobj(matplotlib.text.Text):
+        if "$" in text.get_text():  # a name, not a formula
+            text.set_parse_math(False)
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:

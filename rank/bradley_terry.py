@@ -369,10 +369,12 @@ def _check_options(
     for name, (value, allowed) in choices.items():
         if value not in allowed:
             raise InputError(f"{name} must be one of {', '.join(allowed)}; found {value!r}")
-    if not (np.isfinite(alpha) and alpha >= 0):
+    if not 0 <= alpha < 1e100:
         raise InputError(f"alpha must be a number of pseudo-wins >= 0, found {alpha}")
-    if prior_sd is not None and not (np.isfinite(prior_sd) and prior_sd > 0):
-        raise InputError(f"prior_sd must be a positive number of nats, found {prior_sd}; None means no prior")
+    if prior_sd is not None and not 1e-100 < prior_sd < 1e100:
+        raise InputError(
+            f"prior_sd must be a positive number of nats (1e-100 to 1e100), found {prior_sd}; None means no prior"
+        )
     if not (np.isfinite(tol) and tol > 0):
         raise InputError(f"tol must be positive, found {tol}")
     if max_iter is not None and max_iter < 1:

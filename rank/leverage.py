@@ -68,6 +68,8 @@ def rank_always(
     ([0, 1, 2], [True])
     """
     wins = np.asarray(wins, dtype=float)
+    if n_items == 0:
+        return np.full((len(wins), 0), np.nan), np.zeros(len(wins), dtype=bool)
     if is_balanced(item_i, item_j, wins, n_items):
         return rank_values(item_i, item_j, wins, n_items)[0], np.zeros(len(wins), dtype=bool)
     if n_items > _MOST_BATCHED_ITEMS:

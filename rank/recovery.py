@@ -173,7 +173,7 @@ def half_wins(counts: np.ndarray) -> np.ndarray:
 
 def is_balanced(item_i: np.ndarray, item_j: np.ndarray, wins: np.ndarray, n_items: int) -> bool:
     """Whether every pair of items is compared, equally often in each fit of a batch (..., M, 2)."""
-    if len(item_i) != n_items * (n_items - 1) // 2:
+    if len(item_i) == 0 or len(item_i) != n_items * (n_items - 1) // 2:
         return False
     total = wins.sum(axis=-1)
     return bool(np.all(total == total[..., :1]) and np.all(total[..., 0] > 0))
