@@ -378,11 +378,7 @@ def _parse_delimited(data: bytes, name: str) -> pd.DataFrame:
     if not data[length:].strip(b"\r\n"):
         return pd.DataFrame({column: pd.Series([], dtype="str") for column in columns})
 
-    # Arrow's own copy: its threads may drop the last reference, which for memory of Python's they must not
-    # while the interpreter ends.
-    sink = pa.BufferOutputStream()
-    sink.write(memoryview(data)[length:])
-    body = sink.getvalue()
+    body = _arrow_copy(memoryview(data)[length:])
     parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     convert = arrow_csv.ConvertOptions(
         check_utf8=False,
@@ -401,6 +397,19 @@ def _parse_delimited(data: bytes, name: str) -> pd.DataFrame:
                 explain_records(_lines_of(data), separator, len(columns), name)
                 raise InputError(f"{name}: the rows cannot be read ({one_line(error)})") from None
     raise InputError(f"{name}: a row is larger than 2 GB, or a quotation mark is never closed")
+
+
+def _arrow_copy(data: bytes | memoryview) -> pyarrow.Buffer:
+    """Copy bytes into memory of Arrow's.
+
+    Its threads may drop the last reference, which for memory of Python's they must not while the interpreter
+    ends.
+    """
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    sink.write(data)
+    return sink.getvalue()
 
 
 def _text_frame(table: pyarrow.Table) -> pd.DataFrame:
@@ -734,7 +743,9 @@ def _parse_parquet(data: bytes, name: str, needed: Collection[str] | None) -> pd
     try:
         # ParquetFile, not read_table: the latter guesses partitions and filters and loads the dataset
         # machinery.
-        table = parquet.ParquetFile(pa.BufferReader(data)).read(use_threads=len(data) >= _SMALL_BYTES)
+        table = parquet.ParquetFile(pa.BufferReader(_arrow_copy(data))).read(
+            use_threads=len(data) >= _SMALL_BYTES
+        )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
             f"{name}: the Parquet data cannot be read ({one_line(error)}); write the file again"
