@@ -88,6 +88,8 @@ def spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _pearson(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.shape[-1] == 0 or b.shape[-1] == 0:
+        return np.full(np.broadcast_shapes(a.shape[:-1], b.shape[:-1]), np.nan)
     a = a - a.mean(axis=-1, keepdims=True)
     b = b - b.mean(axis=-1, keepdims=True)
     scale = np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1))

@@ -359,6 +359,11 @@ def _report(result: Sweep, args: argparse.Namespace, notes: list[str]) -> Report
             "the verdicts of --save-verdicts measured by python -m difficulty show A theta (with the T that belongs to it) "
             "against the gold of --save-gold, and A and T of this table against that of --save-human"
         )
+    if asked["design"] != "all":
+        notes.append(
+            f"sparse design: every ranking is a Bradley-Terry fit with alpha {asked['fit_alpha']:g} pseudo-wins per compared ordered pair, "
+            "so that items without a win or a loss have a place (difficulty and rank refuse those unless --alpha is given)"
+        )
     title = f"Simulated judges: {asked['n_items']:,} items, {asked['n_pairs']:,} pairs ({asked['design']})"
     data = result.to_dict()
     data["settings"] = {"preset": args.preset, "seed": args.seed, **data["settings"]}

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rank.exceptions import InputError
 from rank.parallel import map_tasks, one_thread
+from rank.resample import correlation_interval
 from simulate.judges import JudgeSettings, PreparedJudge, SimulatedJudge, prepare_judge
 from simulate.population import Population, draw_population
 
@@ -248,6 +249,7 @@ def sweep(
             "n_items": people.n_items,
             "n_pairs": people.n_pairs,
             "design": people.design,
+            "fit_alpha": FIT_ALPHA if people.design != "all" else 0.0,
             "strengths": people.strengths,
             "spread": people.spread,
             "human": people.human,
@@ -548,8 +550,7 @@ def bootstrap_spearman(
 ) -> tuple[float, float]:
     """Return a 95 % interval of rho for one judge, from a bootstrap over pairs.
 
-    Both orders and all runs of a pair move together. The interval is the estimate plus and minus 1.96
-    standard errors on the scale of atanh(rho), hence inside [-1, 1] and around the estimate.
+    Both orders and all runs of a pair move together; the rule is that of `rank.resample.correlation_interval`.
 
     Parameters
     ----------
@@ -582,11 +583,8 @@ def bootstrap_spearman(
     resampled = np.array([_Reference(one).spearman(_mid_ranks(two)) for one, two in zip(reference, judged)])
     if np.isnan(estimate) or np.isnan(resampled).any():
         return np.nan, np.nan
-    edge = 1.0 - 1e-9  # atanh is finite; a perfect rho in resamples and estimate has no width
-    scaled = np.arctanh(np.clip(resampled, -edge, edge))
-    centre, half = np.arctanh(np.clip(estimate, -edge, edge)), 1.959963984540054 * scaled.std(ddof=1)
-    low, high = np.tanh(centre - half), np.tanh(centre + half)
-    return min(float(low), estimate), max(float(high), estimate)
+    interval = correlation_interval(resampled, np.asarray(estimate), people.n_items)
+    return float(interval.low), float(interval.high)
 
 
 def _resampled_strengths(

@@ -24,3 +24,9 @@ def shared_data() -> Path:
     if os.environ.get("CI", "").lower() == "true":
         pytest.fail("CI=true, but there is no ../shared/data beside the repository: check it out there")
     pytest.skip("needs ../shared/data beside the repository")
+
+
+@pytest.fixture(autouse=True)
+def _same_width_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are as wide as in a file, whatever terminal or test runner is around."""
+    monkeypatch.setenv("COLUMNS", "120")

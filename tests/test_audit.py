@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyses.audit import Audit, _are_apart, audit_groups, strata_columns
+from analyses.audit import Audit, _are_apart, _that_may_change, audit_groups, strata_columns
 from analyses.audit_command import audit_sentences
 from difficulty.reliability import METRICS, measure_reliability
 from difficulty.study import StudyOptions, study_groups
@@ -232,3 +233,16 @@ def test_the_picture_sets_groups_with_equal_rho_apart() -> None:
     assert abs(heights[0] - heights[1]) > 5
     assert ax.get_xlim()[0] < result.rows["trustworthy_rate_low"].min() < 1 < ax.get_xlim()[1]
     assert max(ax.get_yticks()) <= 1
+
+
+def test_reorderings_of_many_groups_equal_those_of_every_pair_tried() -> None:
+    rng = np.random.default_rng(0)
+    values = np.round(rng.random((40, 3)), 1)
+    values[rng.random(values.shape) < 0.2] = np.nan
+    index = np.arange(40)
+    expected = set()
+    for a, b in itertools.combinations(index, 2):
+        ahead = values[a] - values[b]
+        if any(x * y < 0 for x, y in itertools.combinations(ahead, 2)):
+            expected.add((int(a), int(b)))
+    assert set(_that_may_change(values, index)) == expected

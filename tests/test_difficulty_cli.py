@@ -349,3 +349,17 @@ def test_the_module_runs_as_a_program_and_reads_standard_input() -> None:
     )
     assert bad.returncode == 1
     assert bad.stderr.count("\n") == 1
+
+
+def test_names_with_dollar_signs_are_drawn_as_names(run: Callable[..., Result], tmp_path: Path) -> None:
+    frame = pd.concat([rows_of(VERDICTS, judge="$x^$"), rows_of(VERDICTS, judge=r"$\frac{")])
+    picture = tmp_path / "buckets.png"
+    code, _, err = run(frame, "--gold", GOLD, "--resamples", 10, "--plot", str(picture))
+    assert (code, err) == (0, "")
+    assert picture.stat().st_size > 0
+
+
+def test_partly_repeated_calls_and_partial_gold_are_said_loudly(run: Callable[..., Result]) -> None:
+    code, out, _ = run(rows_of("a>b x2, b<a, a>c, c>a, b>c, c<b"), "--gold", GOLD, "--resamples", 10)
+    assert code == 0
+    assert "CAUTION all: C, and so T, rests on the 1 of" in " ".join(out.split())

@@ -19,8 +19,10 @@ from rank.readers import read_gold, read_verdicts
 from rank.recovery import RecoveryProblem, half_wins, recover_ranking, resample_clusters, spearman
 from rank.resample import seed_of
 from rank.tally import Tally, tally_verdicts
+from rank.verdicts import check_verdicts
 from simulate.judges import JudgeSettings, SimulatedJudge, simulate_judge
 from simulate.population import draw_population
+from tests.strategies import rows_of
 
 
 def simulate(n: int, q: float, seed: int, *, flip_q: float = 0.0, **asked: float) -> SimulatedJudge:
@@ -336,3 +338,16 @@ def test_pairs_that_change_nothing_are_not_listed_for_checking(
     out = " ".join(capsys.readouterr().out.split())
     assert "no single one of the 532 wrong or flipped pairs would raise rho" in out
     assert "0.0000" not in out.split("Check these first")[1]
+
+
+def test_a_group_without_a_valid_verdict_has_no_levers_and_the_other_groups_keep_theirs() -> None:
+    frame = pd.concat(
+        [rows_of("a>b, b>a, a>c, c<a, b>c, c<b", judge="good"), rows_of("a>b, b>a", judge="mute")]
+    )
+    frame.loc[frame["judge"] == "mute", "verdict"] = ""
+    tally = tally_verdicts(check_verdicts(frame))
+    gold = check_gold(pd.DataFrame({"item": list("abc"), "score": [3.0, 1.0, 0.0]}))
+    studies = [pull_levers(tally.select(k), gold, n_resamples=20, rng=1) for k in range(2)]
+    assert np.isfinite(studies[0].spearman)
+    assert np.isnan(studies[1].spearman)
+    assert studies[1].reason
