@@ -55,9 +55,11 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
+# Peers pin versions of their own (arena-rank wants one numpy), so they live in an environment of theirs.
 bench: $(STAMP)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,bench]'
-	$(BIN)/python scripts/benchmark.py
+	test -x .venv-bench/bin/python || $(BIN)/python -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --editable '.[bench]'
+	.venv-bench/bin/python scripts/benchmark.py
 
 clean:
 	rm -rf $(BUILD) dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis $(STAMP)

@@ -15,6 +15,7 @@ from difficulty.gaps import DifficultyProfile, profile_difficulty
 from difficulty.placement import ErrorPlacement, error_placement
 from difficulty.reliability import COUNTS, FAILURE_MODES, METRICS, failure_mode
 from difficulty.triads import TRIAD_COLUMNS, TRIAD_SHARES, TriadIntervals, context_triads, triad_intervals
+from rank.exceptions import InputError
 from rank.gold import Gold
 from rank.parallel import map_tasks, one_thread
 from rank.recovery import Recovery, recover_ranking
@@ -80,12 +81,12 @@ class GroupStudy:
     """
 
     labels: Mapping[str, str]
-    profile: DifficultyProfile
-    triads: TriadIntervals
+    profile: DifficultyProfile = field(repr=False)
+    triads: TriadIntervals = field(repr=False)
     triad_counts: Mapping[str, int]
-    recovery: Recovery | None
+    recovery: Recovery | None = field(repr=False)
     mode: str | None
-    placement: ErrorPlacement | None
+    placement: ErrorPlacement | None = field(repr=False)
     options: StudyOptions = field(repr=False)
 
     @property
@@ -94,7 +95,9 @@ class GroupStudy:
         return " / ".join(self.labels.values()) or "all"
 
     def value(self, metric: str) -> float:
-        """Return one overall metric."""
+        """Return one overall metric, by its field name (`difficulty.reliability.METRICS`); rho is in `recovery`."""
+        if metric not in self.profile.overall.estimate:
+            raise InputError(f"there is no metric '{metric}'; choose one of {', '.join(METRICS)}")
         return float(self.profile.overall.estimate[metric][0])
 
     def overall(self) -> dict[str, Any]:
