@@ -36,7 +36,7 @@ $(STAMP): pyproject.toml constraints.txt
 	if [ ! -x $(BIN)/python ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  "$$python" -m venv --clear $(VENV); \
 	fi
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,dask]'
 	@touch $@
 
 demo: $(STAMP)
