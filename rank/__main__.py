@@ -28,6 +28,9 @@ python -m rank verdicts.csv --gold gold.csv
 python -m rank verdicts.csv --by judge --order-effect --cross-check
 """
 
+#: Beyond so many items the bootstrap has to be asked for.
+_MOST_RESAMPLED_ITEMS = 2000
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``python -m rank`` and return its exit code."""
@@ -83,6 +86,7 @@ def _build_parser() -> argparse.ArgumentParser:
     measure = parser.add_argument_group("measuring")
     add_level_argument(measure)
     add_resampling_arguments(measure)
+    parser.set_defaults(resamples=None)  # 2000, or none where every resample is a fit of many items
     add_output_arguments(parser)
     return parser
 
@@ -101,6 +105,14 @@ def _rank(argv: list[str]) -> None:
 
     tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
     gold = read_gold(args.gold, gap_digits=args.gap_digits) if args.gold else None
+    n_resamples, remarks = args.resamples, []
+    if n_resamples is None:
+        n_resamples = 2000 if len(tally.items) <= _MOST_RESAMPLED_ITEMS else 0
+        if not n_resamples:
+            remarks.append(
+                f"no bootstrap intervals for {len(tally.items):,} items, because each resample is a fit of all of them: ask for some "
+                "with --resamples N"
+            )
     options = RankingOptions(
         method=args.method,
         ties=args.ties,
@@ -110,11 +122,11 @@ def _rank(argv: list[str]) -> None:
         components=args.components,
         std_errors=args.std_errors,
         recovery_level=args.level,
-        n_resamples=args.resamples,
+        n_resamples=n_resamples,
         level=args.confidence,
     )
     rankings = rank_groups(tally, gold, options, check=args.cross_check, rng=args.seed)
-    notes = [*tally.notes, tally.count_note()]
+    notes = [*tally.notes, tally.count_note(), *remarks]
     if gold is not None:
         notes += gold.coverage_notes(tally)
     report = Report(

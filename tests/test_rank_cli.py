@@ -245,3 +245,17 @@ def test_several_files_are_one_table(run: Callable[..., Result]) -> None:
         document(run(frame.iloc[:7], frame.iloc[7:], "--format", "json", "--resamples", 0))["groups"]
         == together
     )
+
+
+def test_many_items_are_ranked_without_a_bootstrap_unless_it_is_asked_for(
+    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rank.__main__._MOST_RESAMPLED_ITEMS", 2)
+    frame = rows_of("A>B x2, B>A, B>C x2, C>B, C>A, A>C x2")
+    code, out, _ = run(frame, "--format", "json", "--seed", 1)
+    document = json.loads(out)
+    assert code == 0
+    assert document["groups"][0]["items"][0]["strength_low"] is None
+    assert any("no bootstrap intervals for 3 items" in note for note in document["notes"])
+    asked = json.loads(run(frame, "--format", "json", "--seed", 1, "--resamples", 200)[1])
+    assert asked["groups"][0]["items"][0]["strength_low"] is not None
