@@ -35,11 +35,13 @@ def sum_by(codes: np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
 
 def content_hash(rows: np.ndarray) -> np.ndarray:
     """Hash rows (C, F) of numbers to int64 by content, insensitive to rounding beyond about 1e-6."""
-    scaled = np.round(rows * 2.0**20).astype(np.int64).view(np.uint64)
-    multiplier = np.random.default_rng(20_240_607).integers(1, 2**63, size=rows.shape[1], dtype=np.uint64)
-    mixed = scaled * (multiplier | np.uint64(1))
-    mixed ^= mixed >> np.uint64(29)
-    return mixed.sum(axis=1, dtype=np.uint64).view(np.int64)
+    multipliers = np.random.default_rng(20_240_607).integers(1, 2**63, size=rows.shape[1], dtype=np.uint64)
+    total = np.zeros(len(rows), dtype=np.uint64)
+    for index, multiplier in enumerate(multipliers.tolist()):  # a column at a time stays in the cache
+        mixed = np.rint(rows[:, index] * 2.0**20).astype(np.int64).view(np.uint64) * np.uint64(multiplier | 1)
+        mixed ^= mixed >> np.uint64(29)
+        total += mixed
+    return total.view(np.int64)
 
 
 def bootstrap_sums(
@@ -119,7 +121,7 @@ def _bootstrap_sums(
 #: Up to so many clusters per distinct row, drawing clusters one by one is quicker than binomials.
 _INDICES_PER_ROW = 10
 
-_DRAWN_AT_ONCE = 200_000
+_DRAWN_AT_ONCE = 1_600_000
 
 
 def _drawn_sums(rows: np.ndarray, size: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -133,9 +135,10 @@ def _drawn_sums(rows: np.ndarray, size: np.ndarray, n_resamples: int, rng: np.ra
     step = max(1, _DRAWN_AT_ONCE // n_clusters)
     for start in range(0, n_resamples, step):
         n = min(step, n_resamples - start)
-        drawn = row_of[rng.integers(0, n_clusters, size=(n, n_clusters))]
-        drawn += np.arange(n)[:, None] * n_rows
-        weights = np.bincount(drawn.ravel(), minlength=n * n_rows).reshape(n, n_rows)
+        drawn = rng.integers(0, n_clusters, size=(n, n_clusters))
+        weights = np.empty((n, n_rows))
+        for k in range(n):  # one resample at a time: its counts stay in the cache
+            weights[k] = np.bincount(row_of[drawn[k]], minlength=n_rows)
         sums[start : start + n] = weights @ rows
     return sums
 
