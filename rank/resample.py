@@ -35,11 +35,12 @@ def sum_by(codes: np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
 
 def content_hash(rows: np.ndarray) -> np.ndarray:
     """Hash rows (C, F) of numbers to int64 by content, insensitive to rounding beyond about 1e-6."""
-    multipliers = np.random.default_rng(20_240_607).integers(1, 2**63, size=rows.shape[1], dtype=np.uint64)
+    drawn = np.random.default_rng(20_240_607).integers(1, 2**63, size=rows.shape[1], dtype=np.uint64)
+    odd = np.asarray(drawn, dtype=np.uint64) | np.uint64(1)
     total = np.zeros(len(rows), dtype=np.uint64)
     for index in range(rows.shape[1]):  # a column at a time stays in the cache
         scaled = np.rint(rows[:, index] * 2.0**20).astype(np.int64).view(np.uint64)
-        mixed = scaled * (multipliers[index] | np.uint64(1))
+        mixed = scaled * odd[index]
         mixed ^= mixed >> np.uint64(29)
         total += mixed
     return total.view(np.int64)
