@@ -153,7 +153,6 @@ def pull_levers(
     *,
     n_buckets: int = 4,
     edges: str | Sequence[float] = "items",
-    exclude_gold_ties: bool = False,
     invalid: str = "exclude",
     recovery_level: str = "auto",
     alpha: float = 0.0,
@@ -172,7 +171,7 @@ def pull_levers(
         Item gold. "Right" means all valid verdicts of the pair, in both orders and all runs, name gold's item.
         The gold order stays the same under every lever, also where gold differs between contexts and not judging
         some pairs would change an item's average.
-    n_buckets, edges, exclude_gold_ties
+    n_buckets, edges
         See `rank.buckets.bucket_gaps`. Without buckets (constant gaps, say) only the levers on all pairs are
         left, and a note says why.
     invalid : {"exclude", "equal"}
@@ -203,7 +202,6 @@ def pull_levers(
             gold.align(tally),
             n_buckets=n_buckets,
             edges=edges,
-            exclude_gold_ties=exclude_gold_ties,
         )
         names, bucket, low, high = found.names, found.bucket, found.low, found.high
         notes.extend(found.notes)

@@ -73,6 +73,8 @@ def levers_command(argv: Sequence[str]) -> None:
         raise InputError(f"--top must be at least 1, found {args.top}")
     tally = read_tally(args.verdicts, **reading_options(args), **batch_options(args))
     gold = read_gold(args.gold, gap_digits=args.gap_digits)
+    if args.exclude_gold_ties:
+        gold = gold.without_ties()
     if gold.kind != "items":
         raise InputError(
             f"{args.gold}: levers move rho, which needs gold scores of items (columns item, score); pair gold has none"
@@ -88,7 +90,6 @@ def levers_command(argv: Sequence[str]) -> None:
             gold,
             n_buckets=args.buckets,
             edges=args.gap_edges or args.edges,
-            exclude_gold_ties=args.exclude_gold_ties,
             invalid=args.invalid,
             recovery_level=args.level,
             alpha=args.alpha,

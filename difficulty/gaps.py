@@ -116,7 +116,6 @@ def profile_difficulty(
     *,
     n_buckets: int = 4,
     edges: str | Sequence[float] = "items",
-    exclude_gold_ties: bool = False,
     gold_scale: str = "unknown",
     invalid: str = "exclude",
     tie_credit: float = 0.0,
@@ -131,7 +130,7 @@ def profile_difficulty(
     tally : Tally
         One group (``tally.select(k)``).
     gold : Gold or None
-    n_buckets, edges, exclude_gold_ties
+    n_buckets, edges
         See `bucket_gaps`.
     gold_scale : {"unknown", "strengths", "rescale"}
         "strengths": item gold is on the BT log scale (nats). "rescale": the factor that makes it so is
@@ -158,9 +157,7 @@ def profile_difficulty(
     buckets, reason = None, "there is no gold"
     if gold is not None and pair_gold is not None:
         try:
-            buckets = bucket_gaps(
-                tally, gold, pair_gold, n_buckets=n_buckets, edges=edges, exclude_gold_ties=exclude_gold_ties
-            )
+            buckets = bucket_gaps(tally, gold, pair_gold, n_buckets=n_buckets, edges=edges)
         except InputError as error:
             if not isinstance(edges, str) or edges not in EDGE_BASES or n_buckets < 2:
                 raise

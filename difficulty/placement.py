@@ -399,7 +399,6 @@ def error_placement(
     gold: PairGold,
     *,
     invalid: str = "exclude",
-    exclude_gold_ties: bool = False,
     n_resamples: int = DEFAULT_RESAMPLES,
     level: float = DEFAULT_LEVEL,
     rng: np.random.Generator | int | None = None,
@@ -419,8 +418,6 @@ def error_placement(
         ``Gold.align(tally)``, with gaps.
     invalid : {"exclude", "equal"}
         See `difficulty.reliability.modal_verdicts`.
-    exclude_gold_ties : bool
-        Leave pairs with gap zero out of the ranks and the candidates.
     n_resamples, level, rng
         Percentile bootstrap over clusters (contexts if the table has them, else pairs).
 
@@ -434,8 +431,6 @@ def error_placement(
         stats[:, STATISTICS.index(name)] > 0 for name in ("n_pairs_swapped", "n_flips", "n_wrong_decisive")
     )
     gap = np.where(both, gold.gap, np.nan)
-    if exclude_gold_ties:
-        gap = np.where(gap == 0, np.nan, gap)
     rank = gap_ranks(gap)
     seed = seed_of(rng)
     cluster = tally.clusters()

@@ -234,7 +234,7 @@ def study_group(
     """
     options = options or StudyOptions()
     seed = seed_of(rng)
-    every_gold = gold.align(tally) if gold is not None else None  # triads use gold ties, too
+    every_gold = gold.align_all(tally) if gold is not None else None  # triads use gold ties, too
     if gold is not None and options.exclude_gold_ties:
         gold = gold.without_ties()
     pair_gold = gold.align(tally) if gold is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -110,7 +110,6 @@ def bucket_gaps(
     *,
     n_buckets: int = 4,
     edges: str | Sequence[float] = "items",
-    exclude_gold_ties: bool = False,
 ) -> GapBuckets:
     """Sort the pairs of one group into buckets of their gold gap.
 
@@ -119,14 +118,13 @@ def bucket_gaps(
     tally : Tally
         One group.
     gold, pair_gold : Gold, PairGold
-        Gold, and its alignment with the tally.
+        Gold, and its alignment with the tally. ``gold.without_ties()`` leaves out pairs with gap zero before
+        anything else.
     n_buckets : int
         Number of quantile buckets (4 = quartiles).
     edges : {"items", "judged"} or sequence of float
         Quantiles over all within-context pairs of the judged items (item gold only; with pair gold the
         judged pairs are all there is), over the judged pairs, or fixed edges.
-    exclude_gold_ties : bool
-        Leave out pairs with gap zero before anything else.
 
     Returns
     -------
@@ -141,11 +139,10 @@ def bucket_gaps(
         raise InputError(
             "gold has winners but no gaps; close and far pairs need a gap column or scores of items"
         )
-    exclude_gold_ties |= gold.exclude_ties
-    gap = (replace(gold, exclude_ties=False).align(tally) if gold.exclude_ties else pair_gold).gap
+    gap = (gold.align_all(tally) if gold.exclude_ties else pair_gold).gap
     known = ~np.isnan(gap)
     tied = known & (gap == 0)
-    used = known & ~tied if exclude_gold_ties else known
+    used = known & ~tied if gold.exclude_ties else known
     notes: list[str] = []
     if isinstance(edges, str):
         if edges not in EDGE_BASES:
@@ -154,7 +151,7 @@ def bucket_gaps(
             raise InputError(f"at least 2 buckets are needed, found {n_buckets}")
         basis = edges if gold.kind == "items" else "judged"
         pool = within_context_gaps(tally, gold) if basis == "items" else gap[known]
-        if exclude_gold_ties:
+        if gold.exclude_ties:
             pool = pool[pool > 0]
         if len(pool) == 0 or not used.any():
             raise InputError("no pair has a known gap, so there are no close and far pairs")
@@ -213,7 +210,7 @@ def bucket_gaps(
         low,
         high,
         basis,
-        int(tied.sum()) if exclude_gold_ties else 0,
+        int(tied.sum()) if gold.exclude_ties else 0,
         int((~known).sum()),
         tuple(notes),
     )

@@ -136,6 +136,19 @@ class Gold:
         InputError
             When gold distinguishes datasets or contexts that the tally does not have.
         """
+        gold = self.align_all(tally)
+        if not self.exclude_ties:
+            return gold
+        tie = (gold.winner == GOLD_TIE) | (gold.gap == 0)
+        return PairGold(
+            np.where(tie, NO_GOLD, gold.winner).astype(np.int8),
+            np.where(tie, np.nan, gold.gap),
+            np.where(tie, np.nan, gold.score_i),
+            np.where(tie, np.nan, gold.score_j),
+        )
+
+    def align_all(self, tally: Tally) -> PairGold:
+        """Return the gold of every pair of a tally, gold ties included even where they are excluded."""
         if self.kind == "items":
             score_i = self.scores(tally, tally.context, tally.item_i)
             score_j = self.scores(tally, tally.context, tally.item_j)
@@ -156,19 +169,13 @@ class Gold:
             gold = PairGold(
                 np.where(np.isnan(code), -1, code).astype(np.int8), self._gap_rounded(gap), nan, nan
             )
-        if not self.exclude_ties:
-            return gold
-        tie = (gold.winner == GOLD_TIE) | (gold.gap == 0)
-        return PairGold(
-            np.where(tie, NO_GOLD, gold.winner).astype(np.int8),
-            np.where(tie, np.nan, gold.gap),
-            np.where(tie, np.nan, gold.score_i),
-            np.where(tie, np.nan, gold.score_j),
-        )
+        return gold
 
     def without_ties(self) -> Gold:
         """Return gold in which pairs with equal gold have none: they leave every measure that needs gold."""
-        return replace(self, exclude_ties=True)
+        twin = replace(self, exclude_ties=True)
+        object.__setattr__(twin, "_prepared", self._prepared)  # labels are matched once for both
+        return twin
 
     def require_coverage(self, tally: Tally) -> None:
         """Raise where gold covers none of the judged pairs: then the two files do not belong together."""
@@ -190,7 +197,7 @@ class Gold:
                 f"{len(missing)} judged item(s) have no gold; their pairs are excluded from everything that "
                 f"needs gold: {list_some(missing)}"
             )
-        winner = replace(self, exclude_ties=False).align(tally).winner
+        winner = self.align_all(tally).winner
         if lacking := int((winner == NO_GOLD).sum()):
             notes.append(f"{lacking:,} of {tally.n_pairs:,} judged pair(s) have no gold")
         if ties := int((winner == GOLD_TIE).sum()):

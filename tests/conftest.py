@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import settings
 
@@ -30,3 +32,28 @@ def shared_data() -> Path:
 def _same_width_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are as wide as in a file, whatever terminal or test runner is around."""
     monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.fixture
+def run_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """Call a command's main in a folder of its own; DataFrames among the arguments become files.
+
+    Returns the exit code and what was written to standard output and standard error.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+
+    def call(main: Callable[[list[str]], int], *arguments: object) -> tuple[int, str, str]:
+        argv = []
+        for index, argument in enumerate(arguments):
+            if isinstance(argument, pd.DataFrame):
+                argument.to_csv(tmp_path / f"table{index}.csv", index=False)
+                argument = f"table{index}.csv"
+            argv.append(str(argument))
+        code = main(argv)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call

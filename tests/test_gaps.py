@@ -33,8 +33,12 @@ def pairs_with_gaps(gaps: list[float]) -> tuple[pd.DataFrame, pd.DataFrame]:
     return frame, gold
 
 
-def buckets_of(frame: pd.DataFrame, gold: pd.DataFrame, **options: object) -> GapBuckets:
+def buckets_of(
+    frame: pd.DataFrame, gold: pd.DataFrame, *, without_ties: bool = False, **options: object
+) -> GapBuckets:
     tally, checked = tally_of(frame), check_gold(gold)
+    if without_ties:
+        checked = checked.without_ties()
     return bucket_gaps(tally, checked, checked.align(tally), **options)  # type: ignore[arg-type]
 
 
@@ -118,7 +122,7 @@ def test_overlapping_close_and_far_are_refused_with_both_ways_out() -> None:
     with pytest.raises(InputError, match=r"close and far would overlap.*--gap-edges.*--exclude-gold-ties"):
         buckets_of(frame, gold)
     with pytest.raises(InputError, match="all gold gaps are equal"):
-        buckets_of(frame, gold, exclude_gold_ties=True)
+        buckets_of(frame, gold, without_ties=True)
 
 
 def test_case_14_constant_gold_gives_a_sentence_and_no_buckets() -> None:
@@ -200,7 +204,7 @@ def test_empty_buckets_are_said_and_left_out() -> None:
 
 def test_excluded_gold_ties_and_unknown_gaps_are_counted() -> None:
     frame, gold = pairs_with_gaps([0.0, 0.0, 1.0, 2.0, 3.0, 4.0])
-    buckets = buckets_of(frame, gold[gold["context"] != "5"], exclude_gold_ties=True)
+    buckets = buckets_of(frame, gold[gold["context"] != "5"], without_ties=True)
     assert (buckets.n_excluded_ties, buckets.n_unknown) == (2, 1)
     assert sum(sizes(buckets)) == 3
 

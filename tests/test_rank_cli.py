@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -22,25 +22,8 @@ Result = tuple[int, str, str]
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Result]:
-    """Run the command in a folder of its own; DataFrames among the arguments become files."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "140")
-
-    def call(*arguments: object) -> Result:
-        argv = []
-        for index, argument in enumerate(arguments):
-            if isinstance(argument, pd.DataFrame):
-                argument.to_csv(tmp_path / f"table{index}.csv", index=False)
-                argument = f"table{index}.csv"
-            argv.append(str(argument))
-        code = main(argv)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+def run(run_command: Callable[..., Result]) -> Callable[..., Result]:
+    return partial(run_command, main)
 
 
 def document(result: Result) -> dict:
