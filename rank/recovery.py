@@ -31,6 +31,8 @@ LEVELS = ("auto", "system", "context")
 _STRENGTH_DECIMALS = 7
 
 _CHUNK_BYTES = 64_000_000
+#: Comparisons of two items at once: what stays in the cache.
+_KENDALL_CELLS = 1_000_000
 
 
 def midranks(values: np.ndarray) -> np.ndarray:
@@ -51,18 +53,16 @@ def midranks(values: np.ndarray) -> np.ndarray:
     """
     values = np.asarray(values)
     n = values.shape[-1]
-    order = np.argsort(values, axis=-1, kind="stable")
-    ordered = np.take_along_axis(values, order, axis=-1)
-    starts = np.ones(values.shape, dtype=bool)
-    starts[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
-    position = np.arange(n)
-    first = np.maximum.accumulate(np.where(starts, position, 0), axis=-1)
-    ends = np.ones(values.shape, dtype=bool)
-    ends[..., :-1] = starts[..., 1:]
-    last = np.minimum.accumulate(np.where(ends, position, n)[..., ::-1], axis=-1)[..., ::-1]
-    ranks = np.empty(values.shape)
-    np.put_along_axis(ranks, order, (first + last) / 2 + 1, axis=-1)
-    return ranks
+    rows = values.reshape(-1, n) if n else values.reshape(1, 0)
+    offset = n * np.arange(len(rows))[:, None]
+    order = (np.argsort(rows, axis=-1) + offset).ravel()
+    ordered = rows.take(order).reshape(rows.shape)
+    opens = np.ones(rows.shape, dtype=bool)  # the first of every run of equal values
+    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=opens[:, 1:])
+    bounds = np.append(np.flatnonzero(opens), rows.size)
+    ranks = np.empty(rows.size)
+    ranks[order] = np.repeat((bounds[1:] + bounds[:-1] + 1) / 2, bounds[1:] - bounds[:-1])
+    return (ranks.reshape(rows.shape) - offset).reshape(values.shape)
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -82,9 +82,44 @@ def spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     >>> round(float(spearman(np.array([1, 1, 1, 1, 2]), np.array([5, 4, 3, 2, 1]))), 4)
     -0.7071
     """
+    a, b, known = _check_sides(a, b)
+    return np.where(known, _pearson(midranks(a), midranks(b)), np.nan)
+
+
+def kendall(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Kendall's tau-b along the last axis.
+
+    Parameters
+    ----------
+    a, b : ndarray, shapes (..., n), broadcast against each other
+
+    Returns
+    -------
+    ndarray, shape (...)
+        NaN where either side is constant or a value is NaN. O(n^2) time, memory in chunks.
+    """
+    a, b, known = _check_sides(a, b)
+    return np.where(known, _tau_b(midranks(a), midranks(b)), np.nan)
+
+
+def rank_correlations(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Spearman's rho and Kendall's tau-b of the same rankings, see `spearman` and `kendall`.
+
+    Examples
+    --------
+    >>> rho, tau = rank_correlations(np.array([[1, 2, 3, 4], [4, 3, 1, 2]]), np.array([1, 2, 3, 4]))
+    >>> rho.round(2).tolist(), tau.round(2).tolist()
+    ([1.0, -0.8], [1.0, -0.67])
+    """
+    a, b, known = _check_sides(a, b)
+    a, b = midranks(a), midranks(b)
+    return np.where(known, _pearson(a, b), np.nan), np.where(known, _tau_b(a, b), np.nan)
+
+
+def _check_sides(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return both sides as floats, and where neither has a NaN."""
     a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    bad = np.isnan(a).any(axis=-1) | np.isnan(b).any(axis=-1)
-    return np.where(bad, np.nan, _pearson(midranks(a), midranks(b)))
+    return a, b, ~(np.isnan(a).any(axis=-1) | np.isnan(b).any(axis=-1))
 
 
 def _pearson(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -98,36 +133,33 @@ def _pearson(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.clip(r, -1.0, 1.0)
 
 
-def kendall(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Kendall's tau-b along the last axis.
-
-    Parameters
-    ----------
-    a, b : ndarray, shapes (..., n), broadcast against each other
-
-    Returns
-    -------
-    ndarray, shape (...)
-        NaN where either side is constant or a value is NaN. O(n^2) time; memory in chunks.
-    """
-    a, b = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
-    shape, n = a.shape[:-1], a.shape[-1]
-    bad = (np.isnan(a).any(axis=-1) | np.isnan(b).any(axis=-1)).ravel()
-    flat_a, flat_b = a.reshape(-1, n), b.reshape(-1, n)
-    concordance, untied_a, untied_b = np.zeros((3, len(flat_a)))
-    step = max(1, _CHUNK_BYTES // max(8 * n, 1) // 3)
-    for start in range(0, len(flat_a), step):
-        rows = slice(start, start + step)
-        x, y = flat_a[rows], flat_b[rows]
-        for shift in range(1, n):
-            sign_x = np.sign(x[:, shift:] - x[:, :-shift])
-            sign_y = np.sign(y[:, shift:] - y[:, :-shift])
-            concordance[rows] += (sign_x * sign_y).sum(axis=1)
-            untied_a[rows] += np.abs(sign_x).sum(axis=1)
-            untied_b[rows] += np.abs(sign_y).sum(axis=1)
-    scale = np.sqrt(untied_a * untied_b)
-    tau = np.divide(concordance, scale, out=np.full(len(flat_a), np.nan), where=(scale > 0) & ~bad)
-    return np.clip(tau, -1.0, 1.0).reshape(shape)
+def _tau_b(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Tau-b of mid-ranks: pairs of items in the same order less those in opposite orders, over the untied."""
+    n, one_b = a.shape[-1], b.ndim == 1
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    if n == 0:
+        return np.full(shape[:-1], np.nan)
+    kind = np.int16 if n < 2**14 else np.int32  # twice a mid-rank is a small whole number
+    x, y = (np.broadcast_to((2 * side).astype(kind), shape).reshape(-1, n) for side in (a, b))
+    excess, untied_x, untied_y = np.zeros((3, int(np.prod(shape[:-1]))))
+    block = max(1, _KENDALL_CELLS // n)
+    for start in range(0, n, block):
+        part = slice(start, start + block)
+        for row in range(len(excess)):
+            if row == 0 or not one_b:
+                above_y, tied_y = y[row, part, None] > y[row], y[row, part, None] == y[row]
+                n_above_y, n_tied_y = np.count_nonzero(above_y), np.count_nonzero(tied_y)
+            above_x = x[row, part, None] > x[row]
+            n_above_x = np.count_nonzero(above_x)
+            agreed = np.count_nonzero(above_x & above_y)
+            # An item ties with itself; where there is no other tie, the count is known.
+            undecided = np.count_nonzero(above_x & tied_y) if n_tied_y > len(above_x) else 0
+            untied_x[row] += n_above_x
+            untied_y[row] += n_above_y
+            excess[row] += agreed - (n_above_x - undecided - agreed)
+    scale = np.sqrt(untied_x * untied_y)
+    tau = np.divide(excess, scale, out=np.full(len(excess), np.nan), where=scale > 0)
+    return tau.reshape(shape[:-1])
 
 
 @dataclass(frozen=True)
@@ -404,7 +436,7 @@ class RecoveryProblem:
     def correlate(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rho and tau of rank values (B, n) with gold over the items that have it, each (B,)."""
         known = ~np.isnan(self.score)
-        return spearman(values[:, known], self.score[known]), kendall(values[:, known], self.score[known])
+        return rank_correlations(values[:, known], self.score[known])
 
     def rho(self, wins: np.ndarray) -> np.ndarray:
         """Rho of a batch of row wins (B, P, 2) at the problem's level, shape (B,)."""
@@ -462,8 +494,7 @@ class RecoveryProblem:
             except (NoMaximumError, ConvergenceError):
                 continue
             if defined[0]:
-                rho[index] = spearman(values[0][known], score[known])
-                tau[index] = kendall(values[0][known], score[known])
+                rho[index], tau[index] = rank_correlations(values[0][known], score[known])
         return rho, tau
 
 

@@ -34,6 +34,7 @@ SCALES = {
 SCHEMES = (*SCALES,)
 JUDGES = ("errors", "blind-zone")
 
+_TINY = float(np.finfo(float).tiny)
 _SLACK = 1e-9  # rounding of decimal settings such as 1 - 0.2 / 2
 
 
@@ -287,13 +288,8 @@ class PreparedJudge:
     keys: npt.NDArray[np.float64]
     coin_errs: npt.NDArray[np.bool_] | None
 
-    @cached_property
-    def _turned(self) -> npt.NDArray[np.int64]:
-        """What an error adds to `wins_i`."""
-        return (int(self.settings.runs) - 2 * self.wins_i).astype(self.wins_i.dtype)
-
-    def answer(self, q: float) -> SimulatedJudge:
-        """Return the judge whose errors are placed by q."""
+    def place(self, q: float) -> npt.NDArray[np.int64]:
+        """Return the positions of the decided pairs that q chooses, in no particular order."""
         people, settings = self.population, self.settings
         size = settings.n_errors(people.n_pairs)
         if self.coin_errs is not None:
@@ -304,7 +300,11 @@ class PreparedJudge:
                     f"flips, but only {room} of the {people.n_pairs} pairs are decided; "
                     "raise the agreement to at least 0.5"
                 )
-        chosen = place_errors(
+        if settings.scheme == "weight":
+            return place(
+                size, q, gap_rank=people.gap_rank, keys=self._open_keys, log_rank=people.log_gap_rank
+            )
+        return place_errors(
             size,
             q,
             scheme=settings.scheme,
@@ -313,20 +313,32 @@ class PreparedJudge:
             keys=self.keys,
             barred=self.undecided,
             k_close=settings.k_close,
-            log_rank=people.log_gap_rank,
         )
-        placed = np.zeros(people.n_pairs, dtype=bool)
-        placed[chosen] = True
+
+    @cached_property
+    def _open_keys(self) -> npt.NDArray[np.float64]:
+        """Keys of the only race of scheme "weight", in which undecided pairs never arrive."""
+        return np.where(self.undecided, np.inf, self.keys[0])
+
+    def place_wrong(self, q: float) -> npt.NDArray[np.int64]:
+        """Return the positions of the decided pairs that are answered wrongly, in no particular order."""
+        placed = self.place(q)
+        return placed if self.coin_errs is None else placed[self.coin_errs[placed]]
+
+    def answer(self, q: float) -> SimulatedJudge:
+        """Return the judge whose errors are placed by q."""
+        placed = np.zeros(self.population.n_pairs, dtype=bool)
+        placed[self.place(q)] = True
         errors = placed if self.coin_errs is None else placed & self.coin_errs
         return SimulatedJudge(
-            population=people,
-            settings=settings,
+            population=self.population,
+            settings=self.settings,
             q=float(q),
             undecided=self.undecided,
             placed=placed,
             errors=errors,
             unstable=self.unstable.T,
-            wins_i=(self.wins_i + self._turned * errors).T,
+            wins_i=np.where(errors, int(self.settings.runs) - self.wins_i, self.wins_i).T,
         )
 
 
@@ -376,14 +388,13 @@ def prepare_judge(
     # Small integers: a sweep spends its time on arrays of this shape.
     dissents: npt.NDArray[np.int64] = np.zeros(2 * m, dtype=np.int16 if runs < 2**15 else np.int64)
     if n_unstable := settings.n_unstable(m):
-        log_u, log_rest = population.log_gap_rank
         unstable = np.sort(
             place(
                 n_unstable,
                 settings.noise_q,
-                gap_rank=np.tile(population.gap_rank, 2),
-                keys=_log_exponential(noise_rng, 2 * m),
-                log_rank=(np.tile(log_u, 2), np.tile(log_rest, 2)),
+                gap_rank=population.gap_rank,
+                keys=_log_exponential(noise_rng, (2, m)),
+                log_rank=population.log_gap_rank,
             )
         )
         dissents[unstable] = noise_rng.integers(1, (runs - 1) // 2, size=n_unstable, endpoint=True)
@@ -464,8 +475,9 @@ def place(
         In [-1, 1].
     gap_rank : ndarray, shape (m,)
         Percentile rank u of the gap, in (0, 1).
-    keys : ndarray, shape (m,)
-        Logarithms of standard exponential variates. Same keys, same race.
+    keys : ndarray, shape (m,) or (k, m)
+        Logarithms of standard exponential variates. Same keys, same race; who has inf is not chosen. With k
+        rows, every pair takes part k times, and positions are those in the flattened array.
     barred : ndarray of bool, shape (m,), optional
         Pairs that may not be chosen.
     log_rank : pair of ndarrays, optional
@@ -483,18 +495,21 @@ def place(
     """
     if not -1.0 <= q <= 1.0:
         raise InputError(f"q must be between -1 (close pairs) and 1 (far pairs), found {q}")
+    if barred is not None:
+        keys = np.where(barred, np.inf, keys)
     if q == 0.0:
         race = keys
     elif abs(q) == 1.0:
         # Distinct mid-ranks differ by at least one rank; the rest of a rank is left to chance.
-        race = -np.expm1(-np.exp(keys)) * (0.5 / len(keys)) - q * gap_rank
+        race = -np.expm1(-np.exp(keys)) * (0.5 / keys.size) - q * gap_rank
+        race[np.isposinf(keys)] = np.inf
     else:
         if log_rank is not None:
             log_u = log_rank[0 if q > 0 else 1]
         else:
             log_u = np.log(gap_rank) if q > 0 else np.log1p(-gap_rank)
-        race = keys - (abs(q) / (1.0 - abs(q))) * log_u
-    return _choose(race, size, barred)
+        race = log_u * (-abs(q) / (1.0 - abs(q))) + keys
+    return _smallest(race.ravel(), size)
 
 
 def place_errors(
@@ -507,7 +522,6 @@ def place_errors(
     keys: npt.NDArray[np.float64],
     barred: npt.NDArray[np.bool_],
     k_close: float = 3.0,
-    log_rank: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None,
 ) -> npt.NDArray[np.int64]:
     """Choose the pairs that a judge gets wrong.
 
@@ -532,8 +546,6 @@ def place_errors(
         Pairs that may not be chosen (the undecided ones).
     k_close : float
         Steepness of "spread" per nat.
-    log_rank : pair of ndarrays, optional
-        Logarithms of u and 1 - u, if they are at hand.
 
     Returns
     -------
@@ -545,7 +557,7 @@ def place_errors(
         When q is out of range or the half of a mixture has too few decided pairs.
     """
     if scheme == "weight":
-        return place(size, q, gap_rank=gap_rank, keys=keys[0], barred=barred, log_rank=log_rank)
+        return place(size, q, gap_rank=gap_rank, keys=keys[0], barred=barred)
     if scheme == "spread":
         if not 0.0 <= q <= 1.0:
             raise InputError(
@@ -580,18 +592,16 @@ def place_errors(
     return np.concatenate([first, _choose(second_race, size - len(first), taken)])
 
 
-def _log_exponential(rng: np.random.Generator, size: int) -> npt.NDArray[np.float64]:
+def _log_exponential(rng: np.random.Generator, shape: int | tuple[int, ...]) -> npt.NDArray[np.float64]:
     """Return logarithms of standard exponential variates (negated Gumbel variates)."""
-    return np.log(np.maximum(rng.standard_exponential(size), np.finfo(float).tiny))
+    variates = rng.standard_exponential(shape)
+    np.maximum(variates, _TINY, out=variates)
+    return np.log(variates, out=variates)
 
 
-def _choose(
-    race: npt.NDArray[np.float64], size: int, barred: npt.NDArray[np.bool_] | None
-) -> npt.NDArray[np.int64]:
+def _choose(race: npt.NDArray[np.float64], size: int, barred: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Return the positions of the `size` smallest values that are not barred."""
-    if barred is not None:
-        race = np.where(barred, np.inf, race)
-    return _smallest(race, size)
+    return _smallest(np.where(barred, np.inf, race), size)
 
 
 def _smallest(values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.int64]:

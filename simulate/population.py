@@ -34,11 +34,8 @@ class Population:
         Strengths in nats: i beats j with probability ``1 / (1 + exp(-(theta_i - theta_j)))``.
     item_i, item_j : ndarray of int64, shape (m,)
         The compared pairs, with ``item_i < item_j``.
-    gap : ndarray, shape (m,)
-        ``|theta_i - theta_j|``, in nats.
-    gap_rank : ndarray, shape (m,)
-        Percentile rank u of the gap among the compared pairs, ``(rank - 1/2) / m`` in (0, 1). Equal gaps
-        share their mid-rank.
+    difference : ndarray, shape (m,)
+        ``theta_i - theta_j``, in nats.
     human_votes_i : ndarray of int64, shape (m,)
         Votes for item i, out of `votes`.
     human_i : ndarray of bool, shape (m,)
@@ -56,8 +53,7 @@ class Population:
     theta: npt.NDArray[np.float64]
     item_i: npt.NDArray[np.int64]
     item_j: npt.NDArray[np.int64]
-    gap: npt.NDArray[np.float64]
-    gap_rank: npt.NDArray[np.float64]
+    difference: npt.NDArray[np.float64]
     human_votes_i: npt.NDArray[np.int64]
     human_i: npt.NDArray[np.bool_]
     votes: int
@@ -74,7 +70,25 @@ class Population:
     @property
     def n_pairs(self) -> int:
         """Number of compared pairs."""
-        return len(self.gap)
+        return len(self.difference)
+
+    @cached_property
+    def gap(self) -> npt.NDArray[np.float64]:
+        """``|theta_i - theta_j|``, in nats, shape (m,)."""
+        return np.abs(self.difference)
+
+    @cached_property
+    def gap_order(self) -> npt.NDArray[np.int64]:
+        """Positions of the pairs from the smallest gap to the largest, shape (m,)."""
+        return np.argsort(self.gap)
+
+    @cached_property
+    def gap_rank(self) -> npt.NDArray[np.float64]:
+        """Percentile rank u of the gap among the compared pairs, ``(rank - 1/2) / m`` in (0, 1), shape (m,).
+
+        Equal gaps share their mid-rank.
+        """
+        return percentile_rank(self.gap, self.gap_order)
 
     @cached_property
     def log_gap_rank(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -171,20 +185,20 @@ def draw_population(
         given = np.asarray(theta, dtype=float)
         values, names = _pick_given(given, item_names, n_items, theta_rng)
         values, n, strengths = values * spread, len(values), "given"
-    order = np.argsort(names, kind="stable")
-    names, values = names[order], values[order]
+    if item_names is not None:  # the default ones are sorted
+        order = np.argsort(names, kind="stable")
+        names, values = names[order], values[order]
 
     item_i, item_j, design = _draw_pairs(n, design, n_pairs, pairs_per_item, pairs_rng)
-    difference = values[item_i] - values[item_j]
-    gap = np.abs(difference)
+    difference = values.take(item_i)
+    difference -= values.take(item_j)
     votes_i, human_i = _vote(difference, human, votes, human_rng)
     return Population(
         items=names,
         theta=values,
         item_i=item_i,
         item_j=item_j,
-        gap=gap,
-        gap_rank=percentile_rank(gap),
+        difference=difference,
         human_votes_i=votes_i,
         human_i=human_i,
         votes=int(votes),
@@ -195,8 +209,10 @@ def draw_population(
     )
 
 
-def percentile_rank(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return (rank - 1/2) / m, in (0, 1); equal values share their mid-rank.
+def percentile_rank(
+    values: npt.NDArray[np.float64], order: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.float64]:
+    """Return (rank - 1/2) / m, in (0, 1); equal values share their mid-rank. `order` sorts the values.
 
     Examples
     --------
@@ -204,8 +220,8 @@ def percentile_rank(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     array([0.125, 0.75 , 0.75 , 0.375])
     """
     m = len(values)
-    order = np.argsort(values)
-    sorted_values = values[order]
+    order = np.argsort(values) if order is None else order
+    sorted_values = values.take(order)
     rank = np.empty(m)
     rank[order] = np.arange(0.5, m)
     if m and (sorted_values[1:] == sorted_values[:-1]).any():
@@ -290,7 +306,10 @@ def _vote(
         if level.any():
             wins = np.where(level, rng.random(m) < 0.5, wins)
         return wins.astype(np.int64) * votes, wins
-    p = 1.0 / (1.0 + np.exp(-np.clip(difference, -700.0, 700.0)))
+    # In place: a sweep spends its time on arrays of this shape.
+    p = np.clip(difference, -700.0, 700.0)
+    np.exp(np.negative(p, out=p), out=p)
+    np.divide(1.0, np.add(p, 1.0, out=p), out=p)
     if votes == 1:
         wins = rng.random(m) < p
         return wins.astype(np.int64), wins

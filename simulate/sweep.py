@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rank.exceptions import InputError
 from rank.parallel import map_tasks, one_thread
+from rank.recovery import rank_correlations, spearman
 from rank.resample import correlation_interval
 from simulate.judges import JudgeSettings, PreparedJudge, SimulatedJudge, prepare_judge
 from simulate.population import Population, draw_population
@@ -326,42 +327,59 @@ def _measure_chunk(
 def _measure_repetition(
     prepared: PreparedJudge, q_values: Sequence[float], gold: str
 ) -> npt.NDArray[np.float64]:
-    """Measure one repetition for all q, shape (n_q, fields)."""
-    people = prepared.population
-    latent = _Reference(people.theta)
-    human = _strengths(people, people.human_votes_i[None], people.votes)[0]
-    human_spearman = latent.spearman(_mid_ranks(human))
-    reference = latent if gold == "latent" else _Reference(human)
-    static_kind = _static_kind(people)
-    answers = [prepared.answer(q) for q in q_values]
-    runs = int(prepared.settings.runs)
-    wins = np.stack([_wins(answer) for answer in answers])
-    strengths = _strengths(people, wins, 2 * runs)
-    return np.array(
-        [
-            [
-                reference.spearman(rank),
-                reference.kendall(rank),
-                human_spearman,
-                *_measure_reliability(answer, static_kind),
-            ]
-            for answer, rank in zip(answers, map(_mid_ranks, strengths))
-        ]
-    )
+    """Measure one repetition for all q, shape (n_q, fields).
+
+    Judges of one preparation differ from the one without errors on their wrong pairs only: counts and scores
+    are those of that judge, and what the wrong pairs change.
+    """
+    people, runs = prepared.population, int(prepared.settings.runs)
+    wrong = [prepared.place_wrong(q) for q in q_values]
+    wins = prepared.wins_i[0] + prepared.wins_i[1].astype(np.int64)
+    strengths = _strengths_with_errors(people, wins, 2 * runs, wrong)
+    human = _strengths(people, people.human_votes_i[None], people.votes)
+
+    rho, tau = rank_correlations(np.concatenate([strengths, human]), people.theta)
+    human_spearman = np.full(len(wrong), rho[-1])
+    if gold == "human":
+        rho, tau = rank_correlations(strengths, human[0])
+    recovery = np.stack([rho[: len(wrong)], tau[: len(wrong)], human_spearman], axis=1)
+    reliability = _measure_reliability(_count_kinds(_find_kinds(prepared), wrong), runs)
+    return np.concatenate([recovery, reliability], axis=1)
 
 
-def _static_kind(people: Population) -> npt.NDArray[np.int16]:
-    """Return the part of a pair's kind (see `_KINDS`) that no judge changes, shape (m,)."""
+def _find_kinds(prepared: PreparedJudge) -> npt.NDArray[np.int16]:
+    """Return the kind of every pair (see `_facts_of_kinds`) for the judge without errors, shape (m,)."""
+    people, runs = prepared.population, int(prepared.settings.runs)
     low, high = _bucket_edges(people)
     kind = people.human_i * np.int16(16)
-    kind += (people.theta[people.item_i] > people.theta[people.item_j]) * np.int16(32)
-    kind += (people.gap == 0) * np.int16(64)
+    kind += (people.difference > 0) * np.int16(32)
+    kind += (people.difference == 0) * np.int16(64)
     kind += (people.gap <= low) * np.int16(128)
     kind += (people.gap >= high) * np.int16(256)
+    for order, wins in enumerate(prepared.wins_i):
+        kind += (wins > runs // 2) * np.int16(1 + order)
+        kind += ((wins == 0) | (wins == runs)) * np.int16(4 + 4 * order)
     return kind
 
 
-def _facts_of_kinds() -> npt.NDArray[np.int64]:
+def _count_kinds(
+    kind: npt.NDArray[np.int16], wrong: Sequence[npt.NDArray[np.int64]]
+) -> npt.NDArray[np.int64]:
+    """Return how many pairs of each kind every judge has, shape (n_judges, 512).
+
+    Parameters
+    ----------
+    kind : ndarray, shape (m,)
+        Kinds for the judge without errors.
+    wrong : sequence of ndarray
+        Positions of the wrong pairs of each judge.
+    """
+    moved = np.stack([np.bincount(kind.take(positions), minlength=512) for positions in wrong])
+    # A wrong pair is won by the other item in both orders: the first two bits turn.
+    return np.bincount(kind, minlength=512) - moved + moved[:, np.arange(512) ^ 3]
+
+
+def _facts_of_kinds() -> npt.NDArray[np.float64]:
     """Return what follows from the kind of a pair, shape (512, 8); see `_measure_reliability`.
 
     The kind is a number of nine bits: item i is the modal winner in order 0 (1) and in order 1 (2), order 0
@@ -384,49 +402,52 @@ def _facts_of_kinds() -> npt.NDArray[np.int64]:
         solid * unanimous.sum(axis=1),
         ((modal == latent) & (level == 0)).sum(axis=1),  # a tie in gold is matched by ties only
     )
-    return np.stack(facts, axis=1).astype(np.int64)
+    return np.stack(facts, axis=1).astype(float)
 
 
 _KINDS = _facts_of_kinds()
-_CLOSE = np.arange(512) & 128 > 0
-_FAR = np.arange(512) & 256 > 0
+#: All pairs, close ones, far ones.
+_BUCKETS = np.stack([np.arange(512) >= 0, np.arange(512) & 128 > 0, np.arange(512) & 256 > 0]).astype(float)
 
 
-def _measure_reliability(answer: SimulatedJudge, static_kind: npt.NDArray[np.int16]) -> list[float]:
-    """Measure all of `_RELIABILITY`, for all pairs and then for each bucket, from the verdicts.
+def _measure_reliability(n_kinds: npt.NDArray[np.int64], runs: int) -> npt.NDArray[np.float64]:
+    """Measure all of `_RELIABILITY`, for all pairs and then for each bucket.
 
     Verdicts are forced and binary with a clear mode in every condition, so a pair is one of 512 kinds, and
     every rate of `difficulty.reliability` follows from how many pairs there are of each.
+
+    Parameters
+    ----------
+    n_kinds : ndarray, shape (n_judges, 512)
+    runs : int
+
+    Returns
+    -------
+    ndarray, shape (n_judges, 3 len(_RELIABILITY))
     """
-    runs = int(answer.settings.runs)
-    wins = answer.wins_i.T
-    modal = (wins > runs // 2).view(np.int8)
-    unanimous = ((wins == 0) | (wins == runs)).view(np.int8)
-    kind = static_kind + (modal[0] + 2 * modal[1] + 4 * unanimous[0] + 8 * unanimous[1])
-    number = np.bincount(kind, minlength=512)
-    values: list[float] = []
-    for chosen in (number, number * _CLOSE, number * _FAR):
-        m, flipped, lean_first, right, solid, same, joint, latent = (chosen @ _KINDS).tolist()
-        repeatability = _share(same, 2 * m) if runs >= 2 else np.nan
-        upper = _share(solid, m)  # A - phi q_u: pairs that do not flip and are right
-        values += [
-            m,
-            repeatability,
-            _share(flipped, m),
-            _share(m - flipped, m),
-            _share(lean_first, flipped),
-            _share(right, 2 * m),
-            _share(solid, m - flipped),
-            repeatability * upper,
-            upper,
-            _share(joint, 2 * m) if runs >= 2 else np.nan,
-            _share(latent, 2 * m),
-        ]
-    return values
+    chosen = n_kinds[:, None] * _BUCKETS  # whole numbers far below 2**53: exact in floating point
+    m, flipped, lean_first, right, solid, same, joint, latent = np.moveaxis(chosen @ _KINDS, -1, 0)
+    unseen = np.full(m.shape, np.nan)
+    repeatability = _share(same, 2 * m) if runs >= 2 else unseen
+    upper = _share(solid, m)  # A - phi q_u: pairs that do not flip and are right
+    values = (
+        m,
+        repeatability,
+        _share(flipped, m),
+        _share(m - flipped, m),
+        _share(lean_first, flipped),
+        _share(right, 2 * m),
+        _share(solid, m - flipped),
+        repeatability * upper,
+        upper,
+        _share(joint, 2 * m) if runs >= 2 else unseen,
+        _share(latent, 2 * m),
+    )
+    return np.stack(values, axis=-1).reshape(len(n_kinds), -1)
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else np.nan
+def _share(part: npt.NDArray[np.float64], whole: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
 
 
 def _bucket_edges(people: Population) -> tuple[float, float]:
@@ -434,18 +455,17 @@ def _bucket_edges(people: Population) -> tuple[float, float]:
 
     Nothing is close or far when the two coincide.
     """
+    # As np.quantile(gaps, [0.25, 0.75]), for which numpy needs four times as long.
     if people.is_round_robin:
-        gaps = people.gap
+        gaps, order = people.gap, people.gap_order
     else:
         i, j = np.triu_indices(people.n_items, 1)
         gaps = np.abs(people.theta[i] - people.theta[j])
-    # As np.quantile(gaps, [0.25, 0.75]), for which numpy needs four times as long.
-    ordered = np.append(np.sort(gaps), np.inf)
+        order = np.argsort(gaps)
     place = np.array([0.25, 0.75]) * (len(gaps) - 1)
     below = place.astype(int)
-    share = place - below
-    step = np.where(share > 0, ordered[below + 1] - ordered[below], 0.0)
-    low, high = ordered[below] + share * step
+    lower, upper = gaps[order[below]], gaps[order[np.minimum(below + 1, len(gaps) - 1)]]
+    low, high = lower + (place - below) * (upper - lower)
     return (float(low), float(high)) if low < high else (-np.inf, np.inf)
 
 
@@ -469,6 +489,27 @@ def _strengths(people: Population, wins_i: npt.NDArray[np.int64], total: int) ->
             score[1:] += np.add.reduceat(total - wins.take(turned), starts_j)
         return scores
     return fitted_strengths(people, wins_i, total)
+
+
+def _strengths_with_errors(
+    people: Population,
+    wins_i: npt.NDArray[np.int64],
+    total: int,
+    wrong: Sequence[npt.NDArray[np.int64]],
+) -> npt.NDArray[np.float64]:
+    """Return `_strengths` of judges with wins `wins_i` (m,) but for their wrong pairs, shape (n_judges, n)."""
+    gain = total - 2 * wins_i
+    if not people.is_round_robin:
+        answers = np.tile(wins_i, (len(wrong), 1))
+        for wins, positions in zip(answers, wrong):
+            wins[positions] += gain[positions]
+        return _strengths(people, answers, total)
+    scores = np.tile(_strengths(people, wins_i[None], total), (len(wrong), 1))
+    for score, positions in zip(scores, wrong):
+        change = gain.take(positions)
+        score += np.bincount(people.item_i.take(positions), change, people.n_items)
+        score -= np.bincount(people.item_j.take(positions), change, people.n_items)
+    return scores
 
 
 @lru_cache(maxsize=4)
@@ -505,42 +546,6 @@ def fitted_strengths(
     return np.round(fit.strengths, 7)
 
 
-class _Reference:
-    """A gold ranking with what rho and tau need of it."""
-
-    def __init__(self, scores: npt.NDArray[np.float64]) -> None:
-        ranks = _mid_ranks(scores)
-        self._ranks = ranks - ranks.mean()
-        self._norm = float(np.sqrt(self._ranks @ self._ranks))
-        self._above = ranks[:, None] > ranks
-        self._n_above = int(np.count_nonzero(self._above))
-
-    def spearman(self, ranks: npt.NDArray[np.float64]) -> float:
-        """Return Spearman's rho with given mid-ranks; NaN when one side is constant."""
-        deviation = ranks - ranks.mean()
-        norm = self._norm * float(np.sqrt(deviation @ deviation))
-        # Rounding may leave a perfect correlation at 1 + 2e-16.
-        return min(1.0, max(-1.0, float(self._ranks @ deviation) / norm)) if norm else np.nan
-
-    def kendall(self, ranks: npt.NDArray[np.float64]) -> float:
-        """Return Kendall's tau-b with given mid-ranks; NaN when one side is constant."""
-        narrow: npt.NDArray[np.int64] = (2.0 * ranks).astype(np.int16 if len(ranks) < 2**14 else np.int64)
-        above, below = narrow[:, None] > narrow, narrow[:, None] < narrow
-        n_above = int(np.count_nonzero(above))
-        if not n_above or not self._n_above:
-            return np.nan
-        above &= self._above
-        below &= self._above
-        excess = int(np.count_nonzero(above)) - int(np.count_nonzero(below))
-        return float(excess / np.sqrt(float(n_above) * self._n_above))
-
-
-def _mid_ranks(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return ranks from 1/2 on; equal scores share their mid-rank."""
-    ordered = np.sort(scores)
-    return (ordered.searchsorted(scores, "left") + ordered.searchsorted(scores, "right")) / 2.0
-
-
 def bootstrap_spearman(
     answer: SimulatedJudge,
     *,
@@ -575,15 +580,14 @@ def bootstrap_spearman(
     judged = _resampled_strengths(people, wins, total, n_resamples, seed)
     if gold == "human":
         reference = _resampled_strengths(people, people.human_votes_i, people.votes, n_resamples, seed)
-        targets = _Reference(_strengths(people, people.human_votes_i[None], people.votes)[0])
+        target = _strengths(people, people.human_votes_i[None], people.votes)[0]
     else:
-        reference = np.broadcast_to(people.theta, judged.shape)
-        targets = _Reference(people.theta)
-    estimate = targets.spearman(_mid_ranks(_strengths(people, wins[None], total)[0]))
-    resampled = np.array([_Reference(one).spearman(_mid_ranks(two)) for one, two in zip(reference, judged)])
+        reference = target = people.theta
+    estimate = spearman(_strengths(people, wins[None], total)[0], target)
+    resampled = spearman(judged, reference)
     if np.isnan(estimate) or np.isnan(resampled).any():
         return np.nan, np.nan
-    interval = correlation_interval(resampled, np.asarray(estimate), people.n_items)
+    interval = correlation_interval(resampled, estimate, people.n_items)
     return float(interval.low), float(interval.high)
 
 

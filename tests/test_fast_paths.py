@@ -7,14 +7,17 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from difficulty.reliability import measure_reliability, metrics_from_sums, pair_statistics
 from difficulty.triads import count_triads
 from rank.bradley_terry import fit_bradley_terry
-from rank.recovery import draw_clusters, rank_values, resample_clusters, spearman
+from rank.recovery import draw_clusters, kendall, midranks, rank_values, resample_clusters, spearman
 from rank.resample import bootstrap_sums
 from rank.tally import Tally, build_tally, tally_verdicts
 from rank.verdicts import check_verdicts
+from simulate.judges import JudgeSettings
+from simulate.sweep import FIT_ALPHA, first_repetition, sweep
 
 
 def random_rows(rng: np.random.Generator, n: int) -> pd.DataFrame:
@@ -206,3 +209,63 @@ def test_blocks_of_cluster_draws_are_the_draws_made_at_once(monkeypatch: pytest.
     blocks = list(draw_clusters(key, 50, np.random.default_rng(1)))
     assert [len(block) for block in blocks] == [7] * 7 + [1]
     np.testing.assert_array_equal(np.concatenate(blocks), at_once)
+
+
+@pytest.mark.parametrize("cells", [7, 1_000_000])
+def test_batches_of_rank_correlations_equal_scipy_row_by_row(
+    monkeypatch: pytest.MonkeyPatch, cells: int
+) -> None:
+    monkeypatch.setattr("rank.recovery._KENDALL_CELLS", cells)  # a few items at once, or all of them
+    rng = np.random.default_rng(6)
+    many, other = rng.integers(0, 9, (2, 5, 12)).astype(float)
+    untied = rng.permutation(12).astype(float)
+    for a, b in ((many, other), (many, other[0]), (many[0], other), (many, untied), (untied, many)):
+        pairs = list(zip(*(np.broadcast_to(side, (5, 12)) for side in (a, b)), strict=True))
+        np.testing.assert_allclose(
+            kendall(a, b), [stats.kendalltau(x, y).statistic for x, y in pairs], atol=1e-12
+        )
+        np.testing.assert_allclose(
+            spearman(a, b), [stats.spearmanr(x, y).statistic for x, y in pairs], atol=1e-12
+        )
+    np.testing.assert_array_equal(midranks(many), stats.rankdata(many, axis=-1))
+
+
+@pytest.mark.parametrize("scheme", ["weight", "spread", "mixture"])
+@pytest.mark.parametrize("kind", ["errors", "blind-zone"])
+@pytest.mark.parametrize("design", [{}, {"pairs_per_item": 9}])
+@pytest.mark.parametrize("gold", ["latent", "human"])
+def test_sweep_by_what_errors_change_equals_counting_every_verdict(
+    scheme: str, kind: str, design: dict[str, int], gold: str
+) -> None:
+    settings = JudgeSettings(agreement=0.75, scheme=scheme, judge=kind)
+    population = {"n_items": 24, "votes": 2, **design}
+    q_values = (0.0, 0.3, 1.0) if scheme == "spread" else (-1.0, -0.6, 0.0, 0.5, 1.0)
+    rows = sweep(q_values, judge=settings, population=population, gold=gold, n_resamples=0, rng=3).rows
+    prepared = first_repetition(judge=settings, population=population, rng=3)
+    for q, row in zip(q_values, rows, strict=True):
+        answer = prepared.answer(q)
+        tally = answer.to_tally()
+        plain = metrics_from_sums(
+            pair_statistics(tally.counts, answer.to_human_gold().align(tally)).sum(axis=0)
+        )
+        for name in ("accuracy", "repeatability", "flip_rate", "trustworthy_rate"):
+            assert row[name] == pytest.approx(float(plain[name]), abs=1e-12)
+        people = answer.population
+        human = np.zeros((people.n_pairs, 1, 5), dtype=int)
+        human[:, 0, 0], human[:, 0, 1] = people.human_votes_i, people.votes - people.human_votes_i
+        ranked, people_ranked = (
+            np.round(
+                fit_bradley_terry(
+                    people.item_i,
+                    people.item_j,
+                    counts.sum(axis=1)[:, :3],
+                    alpha=FIT_ALPHA,
+                    std_errors="none",
+                ).strengths,
+                7,
+            )
+            for counts in (tally.counts, human)
+        )
+        target = people.theta if gold == "latent" else people_ranked
+        assert row["spearman"] == pytest.approx(stats.spearmanr(ranked, target).statistic, abs=1e-9)
+        assert row["kendall"] == pytest.approx(stats.kendalltau(ranked, target).statistic, abs=1e-9)
