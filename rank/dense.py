@@ -15,6 +15,7 @@ is left to the general method.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,6 +53,8 @@ _BLAS_SERIAL = 260_000  # multiplications up to which OpenBLAS keeps a product o
 _FITS_TOGETHER = 128
 _MOST_THREADS = 4
 _THREADS_FROM_ITEMS = 64
+_KEEP_NUMBERS = 600_000  # 5 MB: two matrices of 512 items stay allocated
+_NEWTON_UNTIL = 5e-3  # then the last factor gains two digits per step, which costs less than another
 # The gradient after a step this small is about 1e-5 off, still above the noise of single precision.
 _SINGLE_UNTIL = 1e-4
 
@@ -90,7 +93,7 @@ class RowSums:
     def __call__(self, values: npt.NDArray[Any]) -> FloatArray:
         """Sums (fits, n) of values (fits, M)."""
         sums = np.zeros((values.shape[0], self.n_items))
-        if self.n_fits <= 4 and not self._sorted:  # not worth sorting the rows for
+        if self.n_fits <= 4:  # not worth a look at their order
             for row, one in zip(sums, values, strict=True):
                 row[:] = np.bincount(self.items, weights=one, minlength=self.n_items)
             return sums
@@ -239,38 +242,101 @@ def _times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
     return product
 
 
-class _Information:
-    """Information of one fit, built in reused memory: fresh pages cost as much as the arithmetic."""
+class _Scratch(threading.local):
+    """Memory for matrices, kept from one fit to the next: fresh pages cost as much as the arithmetic."""
 
-    def __init__(self, totals: FloatArray, precision: float, dtype: type) -> None:
-        n = totals.shape[-1]
+    def __init__(self) -> None:
+        self.block = np.empty(0)
+
+    def __call__(self, size: int) -> FloatArray:
+        """The first numbers of the block; whoever asks next gets the same."""
+        if self.block.size >= size:
+            return self.block[:size]
+        block = np.empty(size)
+        if size <= _KEEP_NUMBERS:
+            self.block = block
+        return block
+
+
+_scratch = _Scratch()
+
+
+class _Information:
+    """Expected scores and information of one fit, in reused memory.
+
+    Totals are a symmetric matrix with zero diagonal, or one number for all pairs. An information in single
+    precision survives later calls of :meth:`expected` in either precision, and nothing else.
+    """
+
+    def __init__(self, totals: FloatArray, n: int, precision: float, dtype: type) -> None:
+        self.n = n
         self.totals: npt.NDArray[Any] = totals.astype(dtype, copy=False)
+        # With one number for all pairs, every item also meets itself, at even odds.
+        self.self_wins = dtype(0.5 * float(totals)) if totals.ndim == 0 else dtype(0)
         self.precision = dtype(precision)
-        self.denominator: npt.NDArray[Any] = np.empty((n, n), dtype=dtype)
-        self.matrix: npt.NDArray[Any] = np.empty((n, n), dtype=dtype)
+        half = n * ((n + 1) // 2)  # doubles that hold a matrix in single precision, or half of one in double
+        block = _scratch(4 * half)
+        middle = half if dtype is np.float32 else 2 * half
+        self.memory = block[:middle].view(dtype)[: n * n].reshape(n, n)
+        self.matrix = block[middle : 2 * middle].view(dtype)[: n * n].reshape(n, n)
+        self.rows_at_once = n if dtype is np.float32 else (n + 1) // 2
+        self.left: npt.NDArray[Any] = np.ones((n, 2), dtype=dtype)
+        self.right: npt.NDArray[Any] = np.ones((2, n), dtype=dtype)
 
     def expected(self, e: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Expected scores at e = exp(strengths)."""
-        np.add(e[:, None], e, out=self.denominator)
-        np.divide(self.totals, self.denominator, out=self.matrix)
-        return np.asarray(e * self.matrix.sum(axis=1))
+        self.left[:, 0] = e
+        self.right[0], self.right[1] = 1, e
+        sums = np.empty_like(e)
+        for low in range(0, self.n, self.rows_at_once):
+            rows = slice(low, low + self.rows_at_once)
+            left = self.left[rows]
+            block = self.memory[: left.shape[0]]
+            # A product of two columns and two rows: faster than a sum that repeats e along both axes.
+            np.matmul(left, self.right, out=block)
+            np.divide(self.totals if self.totals.ndim == 0 else self.totals[rows], block, out=block)
+            np.einsum("ij->i", block, out=sums[rows])
+        return np.asarray(e * sums - self.self_wins)
 
-    def both(self, e: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Expected scores, and the information, made regular on the constants when there is no prior."""
-        expected = self.expected(e)
-        matrix = self.matrix
-        matrix /= self.denominator
-        matrix *= e[:, None]
-        matrix *= e
-        degree = matrix.sum(axis=1)
-        regular = 0 * self.precision if self.precision else degree.mean() / e.size
+    def information(self, e: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Information at e = exp(strengths), made regular on the constants when there is no prior."""
+        self.left[:, 0] = e
+        self.right[0], self.right[1] = 1, e
+        sums, matrix = self.memory, self.matrix
+        np.matmul(self.left, self.right, out=sums)
+        np.divide(self.totals, sums, out=matrix)
+        matrix /= sums
+        self.right[0], self.right[1] = e, 0
+        products = np.matmul(self.left, self.right, out=sums)
+        matrix *= products
+        degree = np.einsum("ij->i", matrix) - self.self_wins / 2
+        regular = 0 * self.precision if self.precision else degree.mean() / self.n
         np.subtract(regular, matrix, out=matrix)
-        matrix.ravel()[:: e.size + 1] += degree + self.precision
-        return expected, matrix
+        matrix.ravel()[:: self.n + 1] = degree + (self.precision + regular)
+        return matrix
 
 
 def _centred(strengths: FloatArray) -> FloatArray:
     return strengths - strengths.mean(axis=-1, keepdims=True)
+
+
+def _played(totals: FloatArray, n: int) -> FloatArray:
+    """Verdicts of each item: (n,) or (fits, n)."""
+    return np.full(n, (n - 1) * float(totals)) if totals.ndim == 0 else np.asarray(totals.sum(axis=-1))
+
+
+def _once(totals: FloatArray) -> FloatArray:
+    """A matrix that says the same about every pair, as that one number."""
+    if totals.ndim != 2 or totals.shape[0] < 2:
+        return totals
+    one, n = totals[0, 1], totals.shape[0]
+    uniform = bool(np.all(totals[0, 1:] == one)) and np.count_nonzero(totals == one) == n * (n - 1)
+    return np.asarray(one) if uniform and one > 0 and not np.any(np.diagonal(totals)) else totals
+
+
+def _matrix_of(totals: FloatArray, n: int) -> FloatArray:
+    """Totals with one number for all pairs spelled out as a matrix."""
+    return totals * (1.0 - np.eye(n)) if totals.ndim == 0 else totals
 
 
 def _log_odds(share: FloatArray) -> FloatArray:
@@ -278,11 +344,18 @@ def _log_odds(share: FloatArray) -> FloatArray:
     return np.asarray(np.log(inside / (1 - inside)))
 
 
-def _first_guess(scores: FloatArray, totals: FloatArray) -> FloatArray:
-    """Log odds of each item's share of wins, spread by what averaging over unequal opponents takes away."""
-    played = totals.sum(axis=-1)
-    guess = np.log((scores + 0.5) / (played - scores + 0.5))
-    return _centred(guess * np.sqrt(1.0 + 0.18 * guess.var()))
+def _first_guess(scores: FloatArray, played: FloatArray) -> FloatArray:
+    """Log odds of each item's share of wins, spread by what averaging over unequal opponents takes away.
+
+    Were the opponents' strengths normal with variance s2, log odds x of the share would belong to strengths of
+    about x sqrt(1 + 0.346 s2) near the middle and x +- s2 / 2 far from it.
+    """
+    odds = _smoothed_odds(scores, played)
+    variance = odds.var(axis=-1, keepdims=True)
+    shrunk = np.maximum(1.0 - 0.346 * variance, 0.12)
+    far = np.maximum(variance / shrunk / 2, 1e-9)
+    slope = 1.15 * (1.0 / np.sqrt(shrunk) - 1.0)
+    return _centred(odds + far * np.tanh(slope / far * odds))
 
 
 @dataclass(frozen=True)
@@ -297,43 +370,75 @@ def _fit_single(scores: FloatArray, totals: FloatArray, precision: float, tol: f
     """Newton's method on one fit, or None if it does not reach the tolerance.
 
     Information matrices are built and factored in single precision, which only decides how fast the iteration
-    converges; the last gradients, which decide where it converges to, are in double.
+    converges; the gradients, which decide where it converges to, are in double.
     """
-    point = _first_guess(scores, totals)
-    single = _Information(totals, precision, np.float32)
+    n = scores.size
+    played = _played(totals, n)
+    single = _Information(totals, n, precision, np.float32)
+    point = _first_guess(scores, played)
+    if not precision:
+        point = _closer(point, scores, played, single)
+    double = _Information(totals, n, precision, np.float64)
     size = np.inf
-    factor = None
-    iteration = 0
-    while size > 1e-3:
-        iteration += 1
-        if iteration > 12 or not np.abs(point).max() < _RANGE / 2:
+    for iteration in range(1, 20):
+        if not np.abs(point).max() < _RANGE / 2:
             return None
-        expected, information = single.both(np.exp(point).astype(np.float32))
-        gradient = scores - expected - precision * point
-        # Symmetric, so the transposed view is the same matrix in the order LAPACK wants: no copy.
-        factor, info = linalg.lapack.spotrf(information.T, lower=1, clean=0, overwrite_a=1)
-        if info != 0:
-            return None
-        step, _ = linalg.lapack.spotrs(factor, gradient.astype(np.float32), lower=1)
-        size = float(np.abs(step).max())
-        if not size < 5.0:
-            return None
-        point = _centred(point + step)
-    double = _Information(totals, precision, np.float64)
-    for _ in range(12):
-        iteration += 1
-        gradient = scores - double.expected(np.exp(point)) - precision * point
+        e = np.exp(point)
+        if size > _NEWTON_UNTIL:
+            # Symmetric, so the transposed view is the same matrix in the order LAPACK wants: no copy.
+            matrix = single.information(e.astype(np.float32)).T
+            factor, info = linalg.lapack.spotrf(matrix, lower=1, clean=0, overwrite_a=1)
+            if info != 0:
+                return None
+        gradient = scores - double.expected(e) - precision * point
         largest = float(np.abs(gradient).max())
         # Scaled to 1: small gradients would be subnormal in single precision.
-        step, _ = linalg.lapack.spotrs(factor, (gradient / max(largest, 1e-300)).astype(np.float32), lower=1)
+        step = _solve_single(factor, gradient / max(largest, 1e-300))
         previous, size = size, largest * float(np.abs(step).max())
-        if not size < 1e-2:
+        if not size < 5.0:
             return None
-        point = _centred(point + largest * step.astype(np.float64))
+        point = _centred(point + largest * step)
         rate = min(1.0, size / max(previous, 1e-300))
-        if (rate < 0.1 and 10 * rate * size <= tol) or size <= tol / 4:
+        if iteration > 1 and rate < 0.1 and 10 * rate * size <= tol or size <= tol / 4:
             return _Single(point, largest, rate * size, iteration)
     return None
+
+
+def _closer(
+    point: FloatArray, scores: FloatArray, played: FloatArray, single: _Information
+) -> FloatArray:
+    """A few steps by the log odds of observed and expected shares of wins, which need no matrix solved.
+
+    What opponents take away from one item's step is mostly the common spread of all; the part along the spread
+    is lengthened by what that leaves over. Wherever this leads, Newton's method starts from there.
+    """
+    observed = _smoothed_odds(scores, played)
+    variance = float(observed.var())
+    length = 1.0 / np.sqrt(max(1.0 - 0.346 * variance, 0.12))
+    spread = 1.0 / (1.0 - min(0.35 * variance, 0.5)) - 1.0
+    for _ in range(3):
+        if not np.abs(point).max() < _RANGE / 2:
+            break
+        expected = single.expected(np.exp(point).astype(np.float32)).astype(np.float64)
+        step = _centred(observed - _smoothed_odds(expected, played)) * length
+        weighted = expected * (played - expected) * point
+        along = float(weighted @ step) / max(float(weighted @ point), 1e-300)
+        step += (spread * along) * point
+        point = _centred(point + step)
+        if np.abs(step).max() < 1e-2:
+            break
+    return point
+
+
+def _smoothed_odds(scores: FloatArray, played: FloatArray) -> FloatArray:
+    return np.asarray(np.log((scores + 0.5) / (played - scores + 0.5)))
+
+
+def _solve_single(factor: npt.NDArray[np.float32], right: FloatArray) -> FloatArray:
+    """Solution by a factor in single precision; two triangular solves are faster than LAPACK's one for many."""
+    half = linalg.blas.strsv(factor, right.astype(np.float32), lower=1, overwrite_x=1)
+    solved = linalg.blas.strsv(factor, half, lower=1, trans=1, overwrite_x=1)
+    return np.asarray(solved, dtype=np.float64)
 
 
 def fit_scores(
@@ -345,8 +450,9 @@ def fit_scores(
     ----------
     scores : ndarray, shape (fits, n)
         Wins plus half of the ties.
-    totals : ndarray, shape (n, n) or (fits, n, n)
-        Symmetric number of verdicts per pair, zero diagonal; one matrix if it is the same for every fit.
+    totals : ndarray, shape (), (n, n) or (fits, n, n)
+        Symmetric number of verdicts per pair, zero diagonal; one matrix if it is the same for every fit, one
+        number if it is also the same for every pair of items.
     precision : float
         Of the Gaussian prior; 0 without.
     tol : float
@@ -359,6 +465,7 @@ def fit_scores(
     DenseFits
     """
     n_fits, n = scores.shape
+    totals = _once(totals)
     result = DenseFits(
         strengths=np.full((n_fits, n), np.nan),
         gradient_norm=np.full(n_fits, np.nan),
@@ -366,7 +473,7 @@ def fit_scores(
         n_iterations=np.zeros(n_fits, dtype=np.int64),
         done=np.zeros(n_fits, dtype=bool),
     )
-    played = totals.sum(axis=-1)
+    played = _played(totals, n)
     possible = np.ones(n_fits, dtype=bool) if connected is None else np.broadcast_to(connected, n_fits)
     if not precision:
         possible = possible & np.all((scores > 0) & (scores < played), axis=-1)
@@ -375,7 +482,7 @@ def fit_scores(
         return result
     if active.size == 1:
         which = active[0]
-        own = totals if totals.ndim == 2 else totals[which]
+        own = totals[which] if totals.ndim == 3 else totals
         alone = _fit_single(scores[which], own, precision, tol)
         if alone is not None:
             result.strengths[which] = alone.point
@@ -385,10 +492,11 @@ def fit_scores(
             result.done[which] = True
         return result
     # A resample weighs every pair anew, which a common factor follows badly.
-    if n > (_NEWTON_ALWAYS if totals.ndim == 2 else _NEWTON_OWN_TOTALS):
+    if n > (_NEWTON_OWN_TOTALS if totals.ndim == 3 else _NEWTON_ALWAYS):
         _fit_around_centre(result, active, scores, totals, precision, tol)
     left = active[~result.done[active]]
     if n <= _NEWTON_NEVER and left.size:
+        totals = _matrix_of(totals, n)
         together = max(1, int(_EVALUATE_AT_ONCE / (32 * n * n)))
 
         def run(low: int) -> None:
@@ -403,17 +511,17 @@ def _fit_around_centre(
 ) -> None:
     """All fits by steps with the information at the fit of their mean scores."""
     n = scores.shape[1]
-    mean_totals = totals if totals.ndim == 2 else totals[active].mean(axis=0)
+    mean_totals = totals[active].mean(axis=0) if totals.ndim == 3 else totals
     mean_scores = scores[active].mean(axis=0)
     centre = _fit_single(mean_scores, mean_totals, precision, 1e-6)
     if centre is None:
         return
-    _, information = _Information(mean_totals, precision, np.float64).both(np.exp(centre.point))
+    information = _Information(mean_totals, n, precision, np.float64).information(np.exp(centre.point))
     inverse = np.asarray(np.linalg.inv(information), dtype=np.float64)
     # A first-order step in the log odds of the shares of wins: nearly linear in the strengths, unlike shares.
-    played = totals.sum(axis=-1)
-    share = scores[active] / (played if played.ndim == 1 else played[active])
-    mean_played = mean_totals.sum(axis=-1)
+    played = _played(totals, n)
+    share = scores[active] / (played[active] if played.ndim == 2 else played)
+    mean_played = _played(mean_totals, n)
     mean_share = mean_scores / mean_played
     change = _log_odds(share) - _log_odds(mean_share)
     change *= mean_played * mean_share * (1 - mean_share)
@@ -435,8 +543,7 @@ def _fit_by_newton(
     n = scores.shape[1]
     shared = totals.ndim == 2
     played = totals.sum(axis=-1)
-    guess = _log_odds((scores[active] + 0.5) / ((played if shared else played[active]) + 1.0))
-    point = _centred(guess * np.sqrt(1.0 + 0.18 * guess.var(axis=1, keepdims=True)))
+    point = _first_guess(scores[active], played if shared else played[active])
     diagonal = np.arange(n)
     previous = np.full(active.size, np.inf)
     for iteration in range(1, _NEWTON_ROUNDS):
@@ -508,8 +615,8 @@ def _iterate(
     smooth: _SmoothSums | None = None
     if totals.ndim == 3:
         totals = totals[active]
-    elif np.all(totals + totals[0, 1] * np.eye(n) == totals[0, 1]):
-        smooth = _SmoothSums(float(totals[0, 1]), n)
+    elif totals.ndim == 0:
+        smooth = _SmoothSums(float(totals), n)
     rows = np.arange(active.size)
     scale = np.ones_like(point)
     points: list[FloatArray] = []
@@ -527,7 +634,7 @@ def _iterate(
         if smooth is not None and 3 * smooth.nodes(max(1.0, float(np.abs(point).max())), False) < n:
             expected, own = smooth(point, rows, single, round_ == 0)
         else:
-            pairs = pairs or _PairSums(totals)
+            pairs = pairs or _PairSums(_matrix_of(totals, n))
             expected, own = pairs(point, rows, single, round_ == 0)
         gradient = scores[active] - expected
         if precision:
@@ -615,7 +722,7 @@ def log_likelihoods(strengths: FloatArray, scores: FloatArray, totals: FloatArra
     n = strengths.shape[-1]
     value = np.einsum("bi,bi->b", scores, strengths)
     e = np.exp(strengths)
-    uniform = totals.ndim == 2 and n > 1 and bool(np.all(totals + totals[0, 1] * np.eye(n) == totals[0, 1]))
+    uniform = totals.ndim == 0
     at_once = max(1, int(_EVALUATE_AT_ONCE / (8 * n * n)))
     for low in range(0, strengths.shape[0], at_once):
         here = slice(low, low + at_once)
@@ -631,8 +738,8 @@ def log_likelihoods(strengths: FloatArray, scores: FloatArray, totals: FloatArra
                     product[:, :rows] *= block[:, k : k + rows]
                 logs = np.log(product).sum(axis=1)
                 own = (strengths[here, a:b] + np.log(2.0)).sum(axis=1)
-                logs *= totals[0, 1]
-                own = own * totals[0, 1]
+                logs *= totals
+                own = own * totals
             else:
                 np.log(block, out=block)
                 block *= totals[a:b, a:] if totals.ndim == 2 else totals[here, a:b, a:]
@@ -652,7 +759,8 @@ class DeferredCovariance:
     precision: float
 
     def compute(self) -> FloatArray:
-        _, matrix = _Information(self.totals, self.precision, np.float64).both(np.exp(self.strengths))
+        n = self.strengths.size
+        matrix = _Information(self.totals, n, self.precision, np.float64).information(np.exp(self.strengths))
         inverse = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
         covariance = _centred(_centred(inverse).T)
         return np.asarray(covariance + covariance.T) / 2
@@ -661,7 +769,7 @@ class DeferredCovariance:
 def std_errors_of(strengths: FloatArray, totals: FloatArray, precision: float) -> FloatArray:
     """Standard errors of the centred strengths of one fit; NaN if the information is singular to rounding."""
     n = strengths.size
-    _, matrix = _Information(totals, precision, np.float64).both(np.exp(strengths))
+    matrix = _Information(totals, n, precision, np.float64).information(np.exp(strengths))
     # On the constants the matrix is a multiple of one: the prior's precision, or the mean degree put there.
     on_constants = float(matrix.sum()) / n
     factor, info = linalg.lapack.dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)

@@ -305,7 +305,7 @@ def fit_densely(
         return nothing, None
     by_left, by_right = RowSums(left, n_items, n_fits), RowSums(right, n_items, n_fits)
     scores = np.empty((n_fits, n_items))
-    first_row = sum(summed_outcomes(flat[:1]), start=np.zeros((1, n_rows)))[0]
+    first_row = np.asarray(sum(summed_outcomes(flat[:1]))[0])
     differs: list[int] = []
     at_once = max(1, int(1e6 / (flat[0].nbytes + 1)))  # a piece stays in the cache for all its passes
     together = at_once * max(1, 32 // at_once)
@@ -315,19 +315,20 @@ def fit_densely(
             part = flat[low : min(low + at_once, start + together)]
             check_counts(part)
             wins_i, wins_j, ties = summed_outcomes(part)
-            total = wins_i + wins_j
-            if np.any(ties):
-                total += ties
+            total = wins_i + wins_j if n_fits > 1 else first_row
+            if ties.max() > 0:
+                if n_fits > 1:
+                    total += ties
                 half = 0.5 * ties
                 wins_i, wins_j = wins_i + half, wins_j + half
             scores[low : low + part.shape[0]] = by_left(wins_i) + by_right(wins_j)
-            if not np.all(total == first_row):
+            if n_fits > 1 and not np.all(total == first_row):
                 differs.append(low)
 
     run_in_threads(score, range(0, n_fits, together), n_items)
     pair_map = PairMap(left, right, n_items)
     if not differs:
-        totals = pair_map.one(first_row)
+        totals = np.asarray(float(first_row[0])) if pair_map.uniform(first_row) else pair_map.one(first_row)
     elif n_fits * n_items * n_items > _DENSE_CELLS:
         return nothing, None
     else:
@@ -338,8 +339,9 @@ def fit_densely(
             totals[low : low + at_once] = pair_map.many(sum(summed_outcomes(part), start=np.zeros(1)))
     if options.alpha > 0:
         compared = totals > 0
+        opponents = n_items - 1 if totals.ndim == 0 else compared.sum(axis=-1)
         totals = totals + 2 * options.alpha * compared
-        scores += options.alpha * compared.sum(axis=-1)
+        scores += options.alpha * opponents
     precision = 0.0 if options.prior_sd is None else options.prior_sd**-2
     connected = _all_connected(totals)
     if not np.any(connected):
@@ -347,7 +349,7 @@ def fit_densely(
     fitted = fit_scores(scores, totals, precision, options.tol, connected)
     done = fitted.done & connected
     if not precision and not options.alpha:
-        if totals.ndim == 2:
+        if totals.ndim < 3:
             smallest = totals[totals > 0].min()
         else:
             smallest = np.where(totals > 0, totals, np.inf).min(axis=(-2, -1))
@@ -358,9 +360,9 @@ def fit_densely(
     if options.alpha > 0:
         # The log-likelihood is that of the verdicts, without the pseudo-wins.
         real_totals = totals - 2 * options.alpha * compared
-        real_scores = scores - options.alpha * compared.sum(axis=-1)
+        real_scores = scores - options.alpha * opponents
     deferred = None
-    if totals.ndim == 2:
+    if totals.ndim < 3:
         values = np.full(n_fits, np.nan)
         deferred = DeferredLogLikelihoods(fitted.strengths, real_scores, real_totals)
     else:
@@ -370,7 +372,7 @@ def fit_densely(
     for b in np.flatnonzero(done):
         std_errors = covariance = None
         if options.std_errors == "observed":
-            own = totals if totals.ndim == 2 else totals[b]
+            own = totals[b] if totals.ndim == 3 else totals
             std_errors = std_errors_of(fitted.strengths[b], own, precision)
             if n_fits == 1 and n_items <= COVARIANCE_ITEMS:
                 covariance = DeferredCovariance(fitted.strengths[b], own, precision)
@@ -395,8 +397,10 @@ def fit_densely(
 
 def _all_connected(totals: FloatArray) -> npt.NDArray[np.bool_]:
     """Whether all items hang together, for one matrix of totals or for each of many."""
-    n = totals.shape[-1]
     links = totals > 0
+    if totals.ndim == 0:
+        return np.atleast_1d(links)
+    n = totals.shape[-1]
     answer = np.atleast_1d(links.sum(axis=-1).max(axis=-1) == n - 1)  # one item met all the others
     for b in np.flatnonzero(~answer):
         one = links if links.ndim == 2 else links[b]

@@ -86,7 +86,7 @@ def _integers(values: npt.ArrayLike, name: str) -> IntArray:
     )
     if array.size and not whole:
         raise InputError(f"{name} must hold item numbers 0, 1, ..., found {array.dtype}")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)
 
 
 def check_pair_counts(
@@ -102,18 +102,18 @@ def check_pair_counts(
         raise InputError(f"item_i has {left.size} entries and item_j has {right.size}; they must be equal")
     if left.size == 0:
         raise InputError("there is no pair to fit: item_i and item_j are empty")
-    smallest, largest = min(left.min(), right.min()), max(left.max(), right.max())
-    if smallest < 0:
-        raise InputError(f"item numbers start at 0, found {smallest}")
+    # Read without a sign, a negative number is the largest: one pass finds both ends.
+    largest = max(left.view(np.uint64).max(), right.view(np.uint64).max())
+    if largest > np.iinfo(np.int64).max:
+        raise InputError(f"item numbers start at 0, found {min(left.min(), right.min())}")
     if n_items is None:
         n_items = int(largest) + 1
     elif largest >= n_items:
         raise InputError(f"item number {largest} does not fit n_items = {n_items}; items are numbered from 0")
-    same = np.flatnonzero(left == right)
-    if same.size:
-        raise InputError(
-            f"row {same[0]} of the pair list compares item {left[same[0]]} with itself; drop such rows"
-        )
+    same = left == right
+    if np.any(same):
+        row = int(np.argmax(same))
+        raise InputError(f"row {row} of the pair list compares item {left[row]} with itself; drop such rows")
 
     array = np.asarray(counts)
     if array.dtype == bool or not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
@@ -244,7 +244,22 @@ class PairMap:
 
     def __init__(self, left: IntArray, right: IntArray, n_items: int) -> None:
         self.n_items = n_items
-        self.keys = np.minimum(left, right) * n_items + np.maximum(left, right)
+        self.left = left
+        self.right = right
+
+    @cached_property
+    def keys(self) -> IntArray:
+        """Cell of the upper triangle each row belongs to."""
+        return np.minimum(self.left, self.right) * self.n_items + np.maximum(self.left, self.right)
+
+    def uniform(self, totals: npt.NDArray[Any]) -> bool:
+        """Whether (M,) totals are the same, and not 0, for every pair of items, each listed once."""
+        n = self.n_items
+        if totals.size != n * (n - 1) // 2 or not 0 < totals.min() == totals.max():
+            return False
+        listed = np.zeros((n, n), dtype=bool)
+        listed.ravel()[self.left * n + self.right] = True
+        return np.count_nonzero(listed | listed.T) == n * (n - 1)
 
     def one(self, totals: npt.NDArray[Any]) -> FloatArray:
         """(M,) to (n, n)."""

@@ -368,17 +368,16 @@ def prepare_judge(
     undecided = np.zeros(m, dtype=bool)
     modal_i = np.stack([population.human_i] * 2)
     if n_undecided := settings.n_undecided(m):
-        # Sorted: `place` does not return positions in the same order on every processor.
-        flipping = np.sort(
-            place(
-                n_undecided,
-                settings.flip_q,
-                gap_rank=population.gap_rank,
-                keys=_log_exponential(flip_rng, m),
-                log_rank=population.log_gap_rank,
-            )
+        placed = place(
+            n_undecided,
+            settings.flip_q,
+            gap_rank=population.gap_rank,
+            keys=_log_exponential(flip_rng, m),
+            log_rank=population.log_gap_rank,
         )
-        undecided[flipping] = True
+        undecided[placed] = True
+        # `place` does not return positions in the same order on every processor.
+        flipping = np.flatnonzero(undecided)
         # Which of them go to the first slot: a random subset of exact size.
         to_first = np.zeros(n_undecided, dtype=bool)
         to_first[_smallest(flip_rng.random(n_undecided), round(settings.primacy * n_undecided))] = True
@@ -406,9 +405,7 @@ def prepare_judge(
         undecided=undecided,
         unstable=dissent > 0,
         wins_i=dissent + modal_i * (runs - 2 * dissent),
-        keys=np.stack(
-            [_log_exponential(error_rng, m) for _ in range(1 if settings.scheme == "weight" else 2)]
-        ),
+        keys=_log_exponential(error_rng, (1 if settings.scheme == "weight" else 2, m)),
         coin_errs=coin_rng.random(m) < 0.5 if settings.judge == "blind-zone" else None,
     )
 
