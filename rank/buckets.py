@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rank.codes import combine_codes
 from rank.exceptions import InputError
 from rank.gold import Gold, PairGold
 from rank.tally import Tally
@@ -62,14 +61,7 @@ def within_context_gaps(tally: Tally, gold: Gold) -> np.ndarray:
     -------
     ndarray, shape (pairs,)
     """
-    n = max(len(tally.items), 1)
-    key = np.unique(
-        combine_codes(
-            (np.concatenate([tally.context] * 2), len(tally.contexts)),
-            (np.concatenate([tally.item_i, tally.item_j]), n),
-        )
-    )
-    context, item = np.divmod(key, n)
+    context, item = tally.judged_items()
     score = gold.scores(tally, context, item)
     context, score = context[~np.isnan(score)], score[~np.isnan(score)]
     starts = np.flatnonzero(np.diff(context, prepend=-1))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from rank.codes import combine_codes
 from rank.columns import CONTEXT_COLUMNS, describe_rows, finite_numbers, id_strings, list_some
 from rank.exceptions import InputError
 from rank.tally import Tally
@@ -114,13 +113,7 @@ class Gold:
         NaN for items without gold and for items that the tally never shows.
         """
         n = len(tally.items)
-        key = np.unique(
-            combine_codes(
-                (np.concatenate([tally.context] * 2), len(tally.contexts)),
-                (np.concatenate([tally.item_i, tally.item_j]), n),
-            )
-        )
-        context, item = np.divmod(key, max(n, 1))
+        context, item = tally.judged_items()
         score = self.scores(tally, context, item)
         known = ~np.isnan(score)
         total = np.bincount(item[known], weights=score[known], minlength=n)

@@ -363,10 +363,9 @@ def draw_clusters(
     step = max(1, _CHUNK_BYTES // (32 * max(n, 1)))
     for start in range(0, max(n_resamples, 1), step):  # one empty block where nothing is asked
         size = min(step, n_resamples - start)
-        drawn = rng.integers(0, n, size=(size, n))
-        drawn += np.arange(size)[:, None] * n
         weights = np.empty((size, n))
-        weights[:, order] = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
+        for row in weights:  # one at a time: its counts stay in the cache
+            row[order] = np.bincount(rng.integers(0, n, size=n), minlength=n)
         yield weights
 
 
@@ -402,11 +401,7 @@ class RecoveryProblem:
         self.score = gold.item_scores(self.tally)[self.pooled.items]
 
     def _default_level(self) -> str:
-        n = max(len(self.tally.items), 1)
-        keys = np.unique(
-            np.concatenate([self.tally.context * n + code for code in (self.tally.item_i, self.tally.item_j)])
-        )
-        contexts_of_item = np.bincount(keys % n)
+        contexts_of_item = np.bincount(self.tally.judged_items()[1])
         one_context = len(np.unique(self.tally.context)) <= 1
         return "system" if one_context or np.median(contexts_of_item[contexts_of_item > 0]) > 1 else "context"
 
@@ -642,13 +637,7 @@ def _recover_by_context(
     samples = pairs[drawn].mean(axis=1)
     estimate = pairs.mean(axis=0)
     interval = percentile_interval(samples, estimate, level=confidence, bounds=(-1.0, 1.0))
-    n = len(problem.tally.items)
-    per_context = np.unique(
-        np.concatenate(
-            [problem.tally.context * n + code for code in (problem.tally.item_i, problem.tally.item_j)]
-        )
-    )
-    sizes = np.bincount(per_context // max(n, 1))
+    sizes = np.bincount(problem.tally.judged_items()[0])
     reason = "a single context: rho has no interval over contexts" if len(pairs) == 1 else ""
     nan = float("nan")
     one = len(pairs) == 1

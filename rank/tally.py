@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from rank.codes import combine_codes, dense_codes
+from rank.codes import combine_codes, dense_codes, distinct_codes
 from rank.columns import CONTEXT_COLUMNS
 from rank.exceptions import InputError
 
@@ -109,6 +109,18 @@ class Tally:
             return self.context
         n = max(len(self.items), 1)
         return np.unique((self.context * n + self.item_i) * n + self.item_j, return_inverse=True)[1]
+
+    def judged_items(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the items judged in each context: codes (context, item), sorted and each once, shapes (K,)."""
+        n = max(len(self.items), 1)
+        key = distinct_codes(
+            combine_codes(
+                (np.concatenate([self.context] * 2), len(self.contexts)),
+                (np.concatenate([self.item_i, self.item_j]), n),
+            )
+        )
+        context, item = np.divmod(key, n)
+        return context, item
 
     def __add__(self, other: Tally) -> Tally:
         """Add the tally of a disjoint set of calls."""
