@@ -14,6 +14,7 @@ is left to the general method.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -54,6 +55,7 @@ _FITS_TOGETHER = 128
 _MOST_THREADS = 4
 _THREADS_FROM_ITEMS = 64
 _KEEP_NUMBERS = 600_000  # 5 MB: two matrices of 512 items stay allocated
+_NEWTON_FROM = 1e-2  # size of a step by log odds, after which an eighth of it or less remains
 _NEWTON_UNTIL = 5e-3  # then the last factor gains two digits per step, which costs less than another
 # The gradient after a step this small is about 1e-5 off, still above the noise of single precision.
 _SINGLE_UNTIL = 1e-4
@@ -277,16 +279,15 @@ class _Information:
         half = n * ((n + 1) // 2)  # doubles that hold a matrix in single precision, or half of one in double
         block = _scratch(4 * half)
         middle = half if dtype is np.float32 else 2 * half
-        self.memory = block[:middle].view(dtype)[: n * n].reshape(n, n)
-        self.matrix = block[middle : 2 * middle].view(dtype)[: n * n].reshape(n, n)
+        self.memory: npt.NDArray[Any] = block[:middle].view(dtype)[: n * n].reshape(n, n)
+        self.matrix: npt.NDArray[Any] = block[middle : 2 * middle].view(dtype)[: n * n].reshape(n, n)
         self.rows_at_once = n if dtype is np.float32 else (n + 1) // 2
         self.left: npt.NDArray[Any] = np.ones((n, 2), dtype=dtype)
         self.right: npt.NDArray[Any] = np.ones((2, n), dtype=dtype)
 
     def expected(self, e: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Expected scores at e = exp(strengths)."""
-        self.left[:, 0] = e
-        self.right[0], self.right[1] = 1, e
+        self.left[:, 0] = self.right[1] = e
         sums = np.empty_like(e)
         for low in range(0, self.n, self.rows_at_once):
             rows = slice(low, low + self.rows_at_once)
@@ -300,15 +301,14 @@ class _Information:
 
     def information(self, e: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Information at e = exp(strengths), made regular on the constants when there is no prior."""
-        self.left[:, 0] = e
-        self.right[0], self.right[1] = 1, e
+        self.left[:, 0] = self.right[1] = e
         sums, matrix = self.memory, self.matrix
         np.matmul(self.left, self.right, out=sums)
         np.divide(self.totals, sums, out=matrix)
         matrix /= sums
-        self.right[0], self.right[1] = e, 0
-        products = np.matmul(self.left, self.right, out=sums)
-        matrix *= products
+        right = np.zeros_like(self.right)
+        right[0] = e
+        matrix *= np.matmul(self.left, right, out=sums)
         degree = np.einsum("ij->i", matrix) - self.self_wins / 2
         regular = 0 * self.precision if self.precision else degree.mean() / self.n
         np.subtract(regular, matrix, out=matrix)
@@ -317,6 +317,8 @@ class _Information:
 
 
 def _centred(strengths: FloatArray) -> FloatArray:
+    if strengths.ndim == 1:
+        return strengths - strengths.sum() / strengths.size
     return strengths - strengths.mean(axis=-1, keepdims=True)
 
 
@@ -344,14 +346,17 @@ def _log_odds(share: FloatArray) -> FloatArray:
     return np.asarray(np.log(inside / (1 - inside)))
 
 
-def _first_guess(scores: FloatArray, played: FloatArray) -> FloatArray:
-    """Log odds of each item's share of wins, spread by what averaging over unequal opponents takes away.
+def _smoothed_odds(scores: FloatArray, played: FloatArray) -> FloatArray:
+    """Log odds of each item's share of wins, half a win added either way."""
+    return np.asarray(np.log((scores + 0.5) / (played - scores + 0.5)))
 
-    Were the opponents' strengths normal with variance s2, log odds x of the share would belong to strengths of
-    about x sqrt(1 + 0.346 s2) near the middle and x +- s2 / 2 far from it.
+
+def _first_guess(odds: FloatArray, variance: FloatArray | float) -> FloatArray:
+    """Strengths from log odds of shares of wins and their variance.
+
+    Averaging over unequal opponents takes spread away. Were the opponents' strengths normal with variance s2, log
+    odds x would belong to strengths of about x sqrt(1 + 0.346 s2) near the middle and x +- s2 / 2 far from it.
     """
-    odds = _smoothed_odds(scores, played)
-    variance = odds.var(axis=-1, keepdims=True)
     shrunk = np.maximum(1.0 - 0.346 * variance, 0.12)
     far = np.maximum(variance / shrunk / 2, 1e-9)
     slope = 1.15 * (1.0 / np.sqrt(shrunk) - 1.0)
@@ -373,11 +378,8 @@ def _fit_single(scores: FloatArray, totals: FloatArray, precision: float, tol: f
     converges; the gradients, which decide where it converges to, are in double.
     """
     n = scores.size
-    played = _played(totals, n)
     single = _Information(totals, n, precision, np.float32)
-    point = _first_guess(scores, played)
-    if not precision:
-        point = _closer(point, scores, played, single)
+    point = _start(scores, _played(totals, n), precision, single)
     double = _Information(totals, n, precision, np.float64)
     size = np.inf
     for iteration in range(1, 20):
@@ -404,34 +406,34 @@ def _fit_single(scores: FloatArray, totals: FloatArray, precision: float, tol: f
     return None
 
 
-def _closer(
-    point: FloatArray, scores: FloatArray, played: FloatArray, single: _Information
-) -> FloatArray:
-    """A few steps by the log odds of observed and expected shares of wins, which need no matrix solved.
+def _start(scores: FloatArray, played: FloatArray, precision: float, single: _Information) -> FloatArray:
+    """Strengths to start from: a guess, then steps by the log odds of observed and expected shares of wins.
 
-    What opponents take away from one item's step is mostly the common spread of all; the part along the spread
-    is lengthened by what that leaves over. Wherever this leads, Newton's method starts from there.
+    What a step leaves over, because opponents move too, is mostly the common spread of all; the part of the step
+    along the spread is lengthened by that. Wherever this leads, Newton's method starts from there.
     """
-    observed = _smoothed_odds(scores, played)
-    variance = float(observed.var())
-    length = 1.0 / np.sqrt(max(1.0 - 0.346 * variance, 0.12))
+    odds = _smoothed_odds(scores, played)
+    centre = odds.sum() / odds.size
+    variance = float(odds @ odds) / odds.size - float(centre * centre)
+    point = _first_guess(odds, variance)
+    if precision:
+        return point
+    length = 1.0 / math.sqrt(max(1.0 - 0.346 * variance, 0.12))
     spread = 1.0 / (1.0 - min(0.35 * variance, 0.5)) - 1.0
     for _ in range(3):
         if not np.abs(point).max() < _RANGE / 2:
             break
         expected = single.expected(np.exp(point).astype(np.float32)).astype(np.float64)
-        step = _centred(observed - _smoothed_odds(expected, played)) * length
-        weighted = expected * (played - expected) * point
-        along = float(weighted @ step) / max(float(weighted @ point), 1e-300)
-        step += (spread * along) * point
-        point = _centred(point + step)
-        if np.abs(step).max() < 1e-2:
+        step = odds - _smoothed_odds(expected, played)
+        step *= length
+        weight = expected * (played - expected)
+        weight *= point
+        step += (spread * float(weight @ step) / max(float(weight @ point), 1e-300)) * point
+        step = _centred(step)
+        point = point + step
+        if np.abs(step).max() < _NEWTON_FROM:
             break
     return point
-
-
-def _smoothed_odds(scores: FloatArray, played: FloatArray) -> FloatArray:
-    return np.asarray(np.log((scores + 0.5) / (played - scores + 0.5)))
 
 
 def _solve_single(factor: npt.NDArray[np.float32], right: FloatArray) -> FloatArray:
@@ -543,7 +545,8 @@ def _fit_by_newton(
     n = scores.shape[1]
     shared = totals.ndim == 2
     played = totals.sum(axis=-1)
-    point = _first_guess(scores[active], played if shared else played[active])
+    odds = _smoothed_odds(scores[active], played if shared else played[active])
+    point = _first_guess(odds, odds.var(axis=1, keepdims=True))
     diagonal = np.arange(n)
     previous = np.full(active.size, np.inf)
     for iteration in range(1, _NEWTON_ROUNDS):

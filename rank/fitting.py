@@ -305,27 +305,24 @@ def fit_densely(
         return nothing, None
     by_left, by_right = RowSums(left, n_items, n_fits), RowSums(right, n_items, n_fits)
     scores = np.empty((n_fits, n_items))
-    first_row = np.asarray(sum(summed_outcomes(flat[:1]))[0])
     differs: list[int] = []
     at_once = max(1, int(1e6 / (flat[0].nbytes + 1)))  # a piece stays in the cache for all its passes
     together = at_once * max(1, 32 // at_once)
+    wins_i, wins_j, total = _half_wins(flat[:1])
+    first_row = total[0]
 
     def score(start: int) -> None:
         for low in range(start, min(start + together, n_fits), at_once):
             part = flat[low : min(low + at_once, start + together)]
-            check_counts(part)
-            wins_i, wins_j, ties = summed_outcomes(part)
-            total = wins_i + wins_j if n_fits > 1 else first_row
-            if ties.max() > 0:
-                if n_fits > 1:
-                    total += ties
-                half = 0.5 * ties
-                wins_i, wins_j = wins_i + half, wins_j + half
+            wins_i, wins_j, total = _half_wins(part)
             scores[low : low + part.shape[0]] = by_left(wins_i) + by_right(wins_j)
-            if n_fits > 1 and not np.all(total == first_row):
+            if not np.all(total == first_row):
                 differs.append(low)
 
-    run_in_threads(score, range(0, n_fits, together), n_items)
+    if n_fits == 1:
+        scores[:] = by_left(wins_i) + by_right(wins_j)
+    else:
+        run_in_threads(score, range(0, n_fits, together), n_items)
     pair_map = PairMap(left, right, n_items)
     if not differs:
         totals = np.asarray(float(first_row[0])) if pair_map.uniform(first_row) else pair_map.one(first_row)
@@ -393,6 +390,20 @@ def fit_densely(
             distance=float(fitted.distance[b]),
         )
     return nothing, deferred
+
+
+def _half_wins(
+    counts: npt.NDArray[Any],
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    """Checked wins of i and of j with half of the ties, and verdicts, (fits, M)."""
+    check_counts(counts)
+    wins_i, wins_j, ties = summed_outcomes(counts)
+    total = wins_i + wins_j
+    if ties.max() > 0:
+        total += ties
+        half = 0.5 * ties
+        wins_i, wins_j = wins_i + half, wins_j + half
+    return wins_i, wins_j, total
 
 
 def _all_connected(totals: FloatArray) -> npt.NDArray[np.bool_]:

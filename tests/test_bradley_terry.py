@@ -16,8 +16,9 @@ from scipy import optimize
 from scipy.sparse.csgraph import connected_components
 
 from rank.bradley_terry import cross_check, fit_bradley_terry, rank_by_score, score_items
-from rank.dense import _PairSums, _SmoothSums, certified, fit_scores
+from rank.dense import _Information, _once, _PairSums, _SmoothSums, certified, fit_scores
 from rank.exceptions import ConvergenceError, InputError, NoMaximumError
+from rank.pair_counts import PairMap
 
 METHODS = ("newton", "mm", "newman")
 GOLDEN = Path(__file__).parent / "golden"
@@ -172,6 +173,112 @@ def test_batch_of_a_round_robin_of_200_items_equals_the_general_method():
         one = fit_bradley_terry(i, j, table[2], start=np.zeros(200), std_errors="none")
         np.testing.assert_allclose(batch.strengths[2], one.strengths, atol=2e-10)
         assert batch.log_likelihood[2] == pytest.approx(one.log_likelihood, rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 9, 40])
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 1e-5), (np.float64, 1e-12)])
+@pytest.mark.parametrize("precision", [0.0, 0.7])
+def test_information_in_reused_memory_equals_loops_over_pairs(n, dtype, rtol, precision):
+    rng = np.random.default_rng(n)
+    theta = rng.normal(size=n)
+    ragged = np.triu(rng.integers(0, 4, (n, n)) + 1.0, 1)
+    for short, totals in ((np.asarray(3.0), 3.0 * (1 - np.eye(n))), (ragged + ragged.T, ragged + ragged.T)):
+        expected, plain = np.zeros(n), np.zeros((n, n))
+        for a, b in itertools.permutations(range(n), 2):
+            p = 1 / (1 + np.exp(theta[b] - theta[a]))
+            expected[a] += totals[a, b] * p
+            plain[a, a] += totals[a, b] * p * (1 - p)
+            plain[a, b] -= totals[a, b] * p * (1 - p)
+        plain += precision * np.eye(n) if precision else np.diag(plain).mean() / n
+        found = _Information(short, n, precision, dtype)
+        matrix = found.information(np.exp(theta).astype(dtype))
+        np.testing.assert_allclose(matrix, plain, rtol=rtol, atol=rtol * np.abs(plain).max())
+        np.testing.assert_allclose(found.expected(np.exp(theta).astype(dtype)), expected, rtol=rtol)
+        if dtype is np.float32:  # a factor in single precision outlives gradients in double
+            np.testing.assert_allclose(
+                _Information(short, n, precision, np.float64).expected(np.exp(theta)), expected, rtol=1e-12
+            )
+            np.testing.assert_allclose(matrix, plain, rtol=rtol, atol=rtol * np.abs(plain).max())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(2, 6),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["whole", "gap", "twice", "unequal", "zero"]),
+)
+def test_round_robins_are_recognised_as_by_counting_pairs(n, seed, kind):
+    rng = np.random.default_rng(seed)
+    i, j = all_pairs(n)
+    totals = np.full(i.size, 0.0 if kind == "zero" else 3.0)
+    if kind == "unequal":
+        totals[-1] = 4.0
+    i, j = np.where(turned := rng.random(i.size) < 0.5, j, i), np.where(turned, i, j)
+    if kind == "gap":
+        i, j, totals = i[1:], j[1:], totals[1:]
+    if kind == "twice" and i.size > 1:  # as many rows as pairs, one of them missing
+        i[0], j[0] = j[1], i[1]
+    order = rng.permutation(i.size)
+    i, j, totals = i[order], j[order], totals[order]
+    assume(i.size)
+    matrix = np.zeros((n, n))
+    np.add.at(matrix, (i, j), totals)
+    np.add.at(matrix, (j, i), totals)
+    uniform = bool(np.all(matrix + matrix[0, 1] * np.eye(n) == matrix[0, 1])) and matrix[0, 1] > 0
+    assert (_once(matrix).ndim == 0) == uniform
+    pairs = PairMap(i, j, n)
+    np.testing.assert_array_equal(pairs.one(totals), matrix)
+    assert pairs.uniform(totals) == uniform
+
+
+@pytest.mark.parametrize("keywords", [{}, {"alpha": 0.5}, {"prior_sd": 1.0}])
+@pytest.mark.parametrize("kind", ["round robin", "one pair listed twice", "one more verdict", "two missing"])
+def test_one_fit_of_many_items_equals_the_general_method(kind, keywords):
+    rng = np.random.default_rng(9)
+    n = 101
+    i, j = all_pairs(n)
+    theta = rng.normal(size=n)
+    won = rng.binomial(4, 1 / (1 + np.exp(theta[j] - theta[i])))
+    counts = np.stack([won, 4 - won, np.zeros_like(won)], axis=-1)
+    counts[::5] = [1, 2, 1]
+    if kind == "one pair listed twice":
+        i, j, counts = np.append(i, j[7]), np.append(j, i[7]), np.append(counts, [[0, 1, 0]], axis=0)
+        counts[7] = [1, 2, 0]
+    if kind == "one more verdict":
+        counts[0, 0] += 1
+    if kind == "two missing":
+        i, j, counts = i[2:], j[2:], counts[2:]
+    fast = fit_bradley_terry(i, j, counts, **keywords)
+    plain = fit_bradley_terry(i, j, counts, start=np.zeros(n), **keywords)
+    np.testing.assert_allclose(fast.strengths, plain.strengths, atol=1e-10)
+    np.testing.assert_allclose(fast.std_errors, plain.std_errors, rtol=1e-9)
+    np.testing.assert_allclose(fast.covariance, plain.covariance, atol=1e-12)
+    assert fast.log_likelihood == pytest.approx(plain.log_likelihood, rel=1e-12)
+    assert fast.gradient_norm < 1e-4  # where it was last evaluated, one step before the end
+    assert fast.distance <= 1e-10
+    # Other names, another order of rows, rows turned round.
+    name, order = rng.permutation(n), rng.permutation(i.size)
+    turned = rng.random(i.size) < 0.5
+    a, b = np.where(turned, name[j], name[i])[order], np.where(turned, name[i], name[j])[order]
+    other = np.where(turned[:, None], counts[:, [1, 0, 2]], counts)[order]
+    again = fit_bradley_terry(a, b, other, **keywords)
+    np.testing.assert_allclose(again.strengths[name], fast.strengths, atol=1e-12)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 1.0, 2.0, 3.0])
+def test_one_fit_is_exact_whatever_the_spread_of_strengths(spread):
+    rng = np.random.default_rng(10)
+    n = 120
+    theta = spread * rng.normal(size=n)
+    totals = rng.integers(1, 3, (n, n))
+    totals = np.triu(totals, 1) + np.triu(totals, 1).T
+    shares = 1 / (1 + np.exp(theta - theta[:, None]))
+    for matrix, short in ((totals, totals), (2 * (1 - np.eye(n)), np.asarray(2.0))):
+        fits = fit_scores((matrix * shares).sum(axis=1)[None], short.astype(float), 0.0, 1e-10)
+        if fits.done[0]:
+            np.testing.assert_allclose(fits.strengths[0], theta - theta.mean(), atol=1e-9)
+        else:
+            assert spread > 2
 
 
 @pytest.mark.parametrize("ties", ["half", "davidson"])
