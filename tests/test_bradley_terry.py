@@ -425,8 +425,8 @@ def baseball():
 
 
 # American League East 1987: table in Agresti, Categorical Data Analysis (section on the Bradley-Terry
-# model); the estimates relative to Baltimore and their standard errors are those printed for it by R's
-# BradleyTerry2.
+# model), as in the data set `baseball` of R's BradleyTerry2; the estimates relative to Baltimore and their
+# standard errors are those that package prints for it.
 PLAIN = {
     "Boston": (1.1077, 0.3339),
     "Cleveland": (0.6839, 0.3319),
