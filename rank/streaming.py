@@ -409,7 +409,8 @@ def _finish(total: _Piece, number_runs: bool) -> Tally:
         counts = _expand_merged(tally)
         ledger["n_merged_rows"] = int(counts.sum() - tally.counts.sum())
         ledger["n_stated_inconsistent"] = stated
-    return replace(tally, counts=counts, ledger=ledger, notes=total.facts.notes(tally.items, ledger))
+    notes = total.facts.notes(tally.items, tally.groups, tally.contexts, ledger)
+    return replace(tally, counts=counts, ledger=ledger, notes=notes)
 
 
 def _expand_merged(tally: Tally) -> np.ndarray:

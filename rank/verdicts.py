@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -197,7 +197,7 @@ def check_verdicts(
     ledger["n_invalid"] = int((table.verdict == INVALID).sum())
     if (table.verdict == INCONSISTENT).any():
         table = _expand_merged(table, ledger)
-    return replace(table, ledger=ledger, notes=facts.notes(table.items, ledger))
+    return replace(table, ledger=ledger, notes=facts.notes(table.items, table.groups, table.contexts, ledger))
 
 
 def _number_within(key: np.ndarray, size: int) -> np.ndarray:
@@ -246,12 +246,17 @@ class GateFacts:
             self.ledger[key] += count
         self.n_scored += other.n_scored
 
-    def notes(self, items: np.ndarray, ledger: Mapping[str, int]) -> tuple[str, ...]:
-        """Say what was mapped or assumed, given all items and the complete ledger."""
+    def notes(
+        self, items: np.ndarray, groups: pd.DataFrame, contexts: pd.DataFrame, ledger: Mapping[str, int]
+    ) -> tuple[str, ...]:
+        """Say what was mapped or assumed, given all labels and the complete ledger."""
         notes = []
         if copies := ledger.get("n_exact_copies_dropped", 0):
             notes.append(f"{copies} exact copies of earlier rows were dropped")
-        notes += _near_identical(items)
+        notes += _near_identical("ids of items", items)
+        for column in dict.fromkeys([*groups, *contexts]):
+            labels = (groups if column in groups else contexts)[column].unique()
+            notes += _near_identical(f"labels of column '{column}'", sorted(labels))
         if "n_numbered_runs" in ledger:
             notes.append(
                 f"{ledger['n_numbered_runs']} row(s) that repeat an earlier call were numbered as further runs of it"
@@ -431,19 +436,19 @@ def _item_codes(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return to_items[0][first], to_items[1][second], items
 
 
-def _near_identical(items: np.ndarray) -> list[str]:
-    """Report ids that differ only in case, white space or leading zeros."""
+def _near_identical(what: str, labels: Iterable[str]) -> list[str]:
+    """Report labels that differ only in case, white space or leading zeros."""
     alike: dict[str, list[str]] = {}
-    for item in items:
-        plain = " ".join(item.split()).casefold()
+    for label in labels:
+        plain = _plain(label)
         plain = plain.lstrip("0") or "0" if plain.isdigit() else plain
-        alike.setdefault(plain, []).append(item)
+        alike.setdefault(plain, []).append(label)
     pairs = [names for names in alike.values() if len(names) > 1]
     if not pairs:
         return []
     shown = "; ".join(" and ".join(f"'{name}'" for name in names) for names in pairs[:3])
     more = f" (and {len(pairs) - 3} more)" if len(pairs) > 3 else ""
-    return [f"ids that look alike are kept as different items: {shown}{more}"]
+    return [f"{what} that look alike are kept apart: {shown}{more}"]
 
 
 def _read_verdict(

@@ -305,6 +305,14 @@ def test_case_21_look_alike_ids_are_reported(run: Callable[..., Result]) -> None
     assert "look alike" in out
 
 
+def test_look_alike_judges_and_contexts_are_reported(run: Callable[..., Result]) -> None:
+    parts = [("GPT-4", "p1"), ("gpt-4 ", "P1"), ("other", "p2")]
+    frame = pd.concat([rows_of(VERDICTS).assign(judge=judge, context=context) for judge, context in parts])
+    out = " ".join(run(frame, "--resamples", 0)[1].split())
+    assert "labels of column 'judge' that look alike are kept apart: 'GPT-4' and 'gpt-4 '" in out
+    assert "labels of column 'context' that look alike are kept apart: 'P1' and 'p1'" in out
+
+
 def test_odd_ids_pass_through_every_format(run: Callable[..., Result]) -> None:
     names = {"a": "line\nbreak", "b": 'bär, 熊 "🐻"', "c": "x" * 300}
     frame = rows_of(VERDICTS)
