@@ -6,8 +6,9 @@ per pair say everything. With e = exp(theta) a gradient needs one division per p
     gradient_i = score_i - e_i sum_j N_ij / (e_i + e_j).
 
 All fits share one factor of the information, taken at the fit of their mean scores and rescaled by each
-fit's own diagonal; Anderson's extrapolation does the rest. Early gradients are computed in single precision,
-the last ones in double. Nothing is assumed: a fit is accepted only when its remaining displacement is below
+fit's own diagonal; Anderson's extrapolation does the rest. Where single precision saves time, early gradients are
+computed in it, the last ones in double. When all pairs have equally many verdicts, series replace the sums over
+pairs (:class:`_SmoothSums`). Nothing is assumed: a fit is accepted only when its remaining displacement is below
 the tolerance and when its gradient proves that the maximum exists (see :func:`certified`); every other one
 is left to the general method.
 """
@@ -52,6 +53,7 @@ _NEWTON_NEVER = 300
 _NEWTON_ROUNDS = 30
 _BLAS_SERIAL = 260_000  # multiplications up to which OpenBLAS keeps a product on one thread
 _FITS_TOGETHER = 128
+_SERIES_TOGETHER = 16
 _MOST_THREADS = 4
 _THREADS_FROM_ITEMS = 64
 _KEEP_NUMBERS = 600_000  # 5 MB: two matrices of 512 items stay allocated
@@ -100,7 +102,10 @@ class RowSums:
                 row[:] = np.bincount(self.items, weights=one, minlength=self.n_items)
             return sums
         order, starts, present = self._grouped
-        ordered = values if order is None else values.take(order, axis=1, mode="clip")
+        ordered = values
+        if order is not None:
+            # Columns of a table of counts lie far apart; a copy first makes them quicker to pick from.
+            ordered = np.ascontiguousarray(values).take(order, axis=1, mode="clip")
         sums[:, present] = np.add.reduceat(ordered, starts, axis=1)
         return sums
 
@@ -163,11 +168,13 @@ class _PairSums:
 
 
 class _SmoothSums:
-    """Expected scores when all pairs have equal totals, through Chebyshev interpolation.
+    """Expected scores when all pairs have equal totals, through Chebyshev series.
 
-    An item of strength t expects total * sum_j 1 / (1 + exp(theta_j - t)) wins. As a function of t that is
-    analytic in the strip |Im t| < pi, so on an interval of half-width w its interpolant with K nodes is off
-    by about rho^-K with rho = pi / w + sqrt(1 + (pi / w)^2): some 45 nodes stand in for 200 items, to the last digits.
+    An item of strength t expects total * sum_j 1 / (1 + exp(theta_j - t)) wins. One term is analytic in the strip
+    |Im| < pi of either variable, so on an interval of half-width w its interpolant with K nodes is off by about
+    rho^-K with rho = pi / w + sqrt(1 + (pi / w)^2). Some 45 nodes stand in for 200 items, to the last digits: sums
+    of 45 polynomials over the items, a matrix of 45 x 45 that is the same for all fits, and a series to evaluate,
+    without a division per pair.
     """
 
     def __init__(self, total: float, n_items: int) -> None:
@@ -175,60 +182,88 @@ class _SmoothSums:
         self.n = n_items
 
     @staticmethod
-    def nodes(half_width: float, single: bool) -> int:
+    def nodes(half_width: float) -> int:
         """Number of nodes needed; the strip is taken a little narrower than its poles."""
         ratio = 0.95 * np.pi / half_width
-        digits = np.log(1e7 if single else 1e14)
-        return int(np.ceil(digits / np.log(ratio + np.sqrt(1 + ratio * ratio)))) + 2
+        return int(np.ceil(np.log(1e14) / np.log(ratio + np.sqrt(1 + ratio * ratio)))) + 2
 
     def __call__(
         self, point: FloatArray, rows: IntArray, single: bool, with_diagonal: bool
     ) -> tuple[FloatArray, FloatArray | None]:
-        """As for :class:`_PairSums`."""
-        del rows
-        dtype = np.float32 if single else np.float64
+        """As for :class:`_PairSums`, always in double precision: there is little to gain from single."""
+        del rows, single
         width = max(1.0, float(np.abs(point).max()))
-        count = self.nodes(width, single)
+        count = self.nodes(width)
         k = np.arange(count)
         angles = (k + 0.5) * np.pi / count
         to_coefficients = (2 / count) * np.cos(np.outer(angles, k))
         to_coefficients[:, 0] /= 2
-        x = np.exp(width * np.cos(angles)).astype(dtype)
-        e = np.exp(point).astype(dtype, copy=False)
-        values = np.empty((e.shape[0], count), dtype=dtype)
-        at_once = max(1, int(_EVALUATE_AT_ONCE / 4 / (e.itemsize * self.n * count)))
-        memory = np.empty((at_once, count, self.n), dtype=dtype)
-        for low in range(0, e.shape[0], at_once):
-            part = e[low : low + at_once]
-            ratio = memory[: part.shape[0]]
-            np.add(x[None, :, None], part[:, None, :], out=ratio)
-            np.divide(x[None, :, None], ratio, out=ratio)
-            ratio.sum(axis=2, out=values[low : low + at_once])
-        coefficients = _times(values.astype(np.float64), to_coefficients)
-        where = point / width
-        expected = self.total * (_chebyshev(coefficients.astype(dtype), where.astype(dtype)) - 0.5)
-        if not with_diagonal:
-            return np.asarray(expected, dtype=np.float64), None
+        nodes = width * np.cos(angles)
+        kernel = to_coefficients.T @ (1 / (1 + np.exp(nodes - nodes[:, None]))) @ to_coefficients
         # T_m' = 2 m (T_(m-1) + T_(m-3) + ...), the last T_0 halved.
-        m = np.arange(count)
-        derivative = np.where((m[:, None] > m) & ((m[:, None] - m) % 2 == 1), 2.0 * m[:, None], 0.0)
+        derivative = np.where((k[:, None] > k) & ((k[:, None] - k) % 2 == 1), 2.0 * k[:, None], 0.0)
         derivative[:, 0] /= 2
-        slopes = _chebyshev(_times(coefficients, derivative).astype(dtype), where.astype(dtype)) / width
-        return np.asarray(expected, dtype=np.float64), np.asarray(
-            self.total * (slopes - 0.25), dtype=np.float64
-        )
+        matrices = [kernel.T, kernel.T @ derivative / width][: 2 if with_diagonal else 1]
+        sums = np.empty((len(matrices), *point.shape))
+        for low in range(0, point.shape[0], _SERIES_TOGETHER):
+            here = slice(low, low + _SERIES_TOGETHER)
+            series = _Series(point[here] / width, count)
+            moments = series.moments()
+            for out, matrix in zip(sums, matrices, strict=True):
+                out[here] = series.values(moments @ matrix)
+        # Every item also met itself, at even odds.
+        expected: FloatArray = self.total * (sums[0] - 0.5)
+        return expected, self.total * (sums[1] - 0.25) if with_diagonal else None
 
 
-def _chebyshev(coefficients: npt.NDArray[Any], where: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Chebyshev series (fits, K) at points (fits, n) of [-1, 1], by Clenshaw's recurrence."""
+class _Series:
+    """Chebyshev polynomials T_0, ..., T_(K-1) at points (fits, n) of [-1, 1], factored.
+
+    As T_(sb+a) = 2 T_a T_(sb) - T_(sb-a), the products of T_0, ..., T_(s-1) with T_0, T_s, T_2s, ... span the same
+    functions, and 2 sqrt(K) polynomials and small matrix products for each fit do the work of K.
+    """
+
+    def __init__(self, where: FloatArray, count: int) -> None:
+        self.count = count
+        self.width = max(2, math.ceil(math.sqrt(count)))
+        self.height = -(-count // self.width)
+        low = _polynomials(where, self.width + 1)
+        self.low = low[:-1].transpose(1, 0, 2)
+        self.high = _polynomials(low[-1], self.height)
+
+    def moments(self) -> FloatArray:
+        """Sums of each polynomial over the points, (fits, K)."""
+        products = self.high.transpose(1, 0, 2) @ self.low.transpose(0, 2, 1)
+        products[:, 1:, 1:] *= 2
+        for b in range(1, self.height):
+            products[:, b, 1:] -= products[:, b - 1, :0:-1]
+        return np.asarray(products.reshape(len(products), -1)[:, : self.count])
+
+    def values(self, coefficients: FloatArray) -> FloatArray:
+        """Series with coefficients (fits, K) at the points."""
+        table = np.zeros((len(coefficients), self.height, self.width))
+        table.reshape(len(table), -1)[:, : self.count] = coefficients
+        for b in range(self.height - 1, 0, -1):
+            table[:, b - 1, 1:] -= table[:, b, :0:-1]
+        table[:, 1:, 1:] *= 2
+        inner = table @ self.low
+        result = inner[:, 0]
+        for b in range(1, self.height):
+            inner[:, b] *= self.high[b]
+            result += inner[:, b]
+        return np.asarray(result)
+
+
+def _polynomials(where: FloatArray, count: int) -> FloatArray:
+    """T_0, ..., T_(count-1) at the points, one after the other."""
+    polynomials = np.empty((count, *where.shape))
+    polynomials[0] = 1
+    polynomials[1:2] = where
     twice = 2 * where
-    later, latest, spare = np.zeros_like(where), np.zeros_like(where), np.empty_like(where)
-    for m in range(coefficients.shape[1] - 1, 0, -1):
-        np.multiply(twice, latest, out=spare)
-        spare -= later
-        spare += coefficients[:, m, None]
-        later, latest, spare = latest, spare, later
-    return np.asarray(coefficients[:, :1] + where * latest - later)
+    for m in range(2, count):
+        np.multiply(twice, polynomials[m - 1], out=polynomials[m])
+        polynomials[m] -= polynomials[m - 2]
+    return polynomials
 
 
 def _times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
@@ -624,17 +659,17 @@ def _iterate(
     scale = np.ones_like(point)
     points: list[FloatArray] = []
     steps: list[FloatArray] = []
-    single = tol < 1e-3
-    previous = np.full(active.size, np.inf)
+    single = tol < 1e-3 and smooth is None
+    previous, rate = np.full(active.size, np.inf), np.zeros(active.size)
     for round_ in range(_ROUNDS):
         inside = np.abs(point).max(axis=1) < _RANGE / 2
         if not np.all(inside):
-            active, rows, previous = active[inside], rows[inside], previous[inside]
+            active, rows, previous, rate = active[inside], rows[inside], previous[inside], rate[inside]
             point, scale = point[inside], scale[inside]
             points, steps = [p[inside] for p in points], [s[inside] for s in steps]
             if active.size == 0:
                 return
-        if smooth is not None and 3 * smooth.nodes(max(1.0, float(np.abs(point).max())), False) < n:
+        if smooth is not None and 3 * smooth.nodes(max(1.0, float(np.abs(point).max()))) < n:
             expected, own = smooth(point, rows, single, round_ == 0)
         else:
             pairs = pairs or _PairSums(_matrix_of(totals, n))
@@ -648,28 +683,33 @@ def _iterate(
         if not precision:
             step = _centred(step)
         size = np.abs(step).max(axis=1)
-        if not single:
-            # After this step about size * (size / previous) remains; ask for a fifth of the tolerance.
-            rate = np.minimum(size / np.maximum(previous, 1e-300), 1.0)
-            finished = (rate < 0.25) & (5 * rate * size <= tol) | (size <= tol / 4) & (size < previous)
-            if np.any(finished):
-                which = active[finished]
-                result.strengths[which] = _centred(point[finished] + step[finished])
-                result.gradient_norm[which] = np.abs(gradient[finished]).max(axis=1)
-                result.distance[which] = (rate * size)[finished]
-                result.n_iterations[which] = round_ + 1
-                result.done[which] = True
-                left = ~finished
-                active, rows, point = active[left], rows[left], point[left]
-                step, scale, size = step[left], scale[left], size[left]
-                points, steps = [p[left] for p in points], [s[left] for s in steps]
-                if active.size == 0:
-                    return
         points.append(point)
         steps.append(step)
         if len(points) > _MEMORY + 1:
             del points[0], steps[0]
         point = _extrapolated(points, steps, diagonal)
+        last_rate, rate = rate, np.minimum(size / np.maximum(previous, 1e-300), 1.0)
+        if round_ == 0:
+            rate[:] = 1.0
+        if not single:
+            # The next step would be shorter by about as much as this one is. Extrapolation makes that uneven, so the
+            # worse of the last two counts, and a quarter of the tolerance is asked for.
+            remains = np.maximum(rate, last_rate) * size
+            finished = (np.maximum(rate, last_rate) < 0.25) & (4 * remains <= tol)
+            finished |= (size <= tol / 4) & (rate < 1)
+            if np.any(finished):
+                which = active[finished]
+                result.strengths[which] = _centred(point[finished])
+                result.gradient_norm[which] = np.abs(gradient[finished]).max(axis=1)
+                result.distance[which] = remains[finished]
+                result.n_iterations[which] = round_ + 1
+                result.done[which] = True
+                left = ~finished
+                active, rows, point = active[left], rows[left], point[left]
+                scale, size, rate = scale[left], size[left], rate[left]
+                points, steps = [p[left] for p in points], [s[left] for s in steps]
+                if active.size == 0:
+                    return
         previous = size
         if single and float(np.median(size)) < _SINGLE_UNTIL:
             single = False

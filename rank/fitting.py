@@ -17,7 +17,6 @@ from rank.dense import (
     certified,
     fit_scores,
     log_likelihoods,
-    run_in_threads,
     std_errors_of,
 )
 from rank.exceptions import NoMaximumError
@@ -305,26 +304,19 @@ def fit_densely(
         return nothing, None
     by_left, by_right = RowSums(left, n_items, n_fits), RowSums(right, n_items, n_fits)
     scores = np.empty((n_fits, n_items))
-    differs: list[int] = []
-    at_once = max(1, int(1e6 / (flat[0].nbytes + 1)))  # a piece stays in the cache for all its passes
-    together = at_once * max(1, 32 // at_once)
-    wins_i, wins_j, total = _half_wins(flat[:1])
-    first_row = total[0]
-
-    def score(start: int) -> None:
-        for low in range(start, min(start + together, n_fits), at_once):
-            part = flat[low : min(low + at_once, start + together)]
-            wins_i, wins_j, total = _half_wins(part)
-            scores[low : low + part.shape[0]] = by_left(wins_i) + by_right(wins_j)
-            if not np.all(total == first_row):
-                differs.append(low)
-
-    if n_fits == 1:
-        scores[:] = by_left(wins_i) + by_right(wins_j)
-    else:
-        run_in_threads(score, range(0, n_fits, together), n_items)
+    at_once = max(1, int(5e5 / (flat[0].nbytes + 1)))  # a piece stays in the cache for all its passes
+    first_row = np.zeros(0)
+    same = True
+    # One thread: so many short calls would wait for each other more than they gain.
+    for low in range(0, n_fits, at_once):
+        wins_i, wins_j, total = _half_wins(flat[low : low + at_once])
+        scores[low : low + at_once] = by_left(wins_i) + by_right(wins_j)
+        if low == 0:
+            first_row = total[0]
+        if n_fits > 1:
+            same = same and bool(np.all(total == first_row))
     pair_map = PairMap(left, right, n_items)
-    if not differs:
+    if same:
         totals = np.asarray(float(first_row[0])) if pair_map.uniform(first_row) else pair_map.one(first_row)
     elif n_fits * n_items * n_items > _DENSE_CELLS:
         return nothing, None
