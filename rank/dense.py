@@ -20,7 +20,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -192,66 +192,53 @@ class _SmoothSums:
     ) -> tuple[FloatArray, FloatArray | None]:
         """As for :class:`_PairSums`, always in double precision: there is little to gain from single."""
         del rows, single
-        width = max(1.0, float(np.abs(point).max()))
-        count = self.nodes(width)
+        half_width = max(1.0, float(np.abs(point).max()))
+        count = self.nodes(half_width)
         k = np.arange(count)
         angles = (k + 0.5) * np.pi / count
         to_coefficients = (2 / count) * np.cos(np.outer(angles, k))
         to_coefficients[:, 0] /= 2
-        nodes = width * np.cos(angles)
+        nodes = half_width * np.cos(angles)
         kernel = to_coefficients.T @ (1 / (1 + np.exp(nodes - nodes[:, None]))) @ to_coefficients
         # T_m' = 2 m (T_(m-1) + T_(m-3) + ...), the last T_0 halved.
         derivative = np.where((k[:, None] > k) & ((k[:, None] - k) % 2 == 1), 2.0 * k[:, None], 0.0)
         derivative[:, 0] /= 2
-        matrices = [kernel.T, kernel.T @ derivative / width][: 2 if with_diagonal else 1]
+        matrices = [kernel.T, kernel.T @ derivative / half_width][: 2 if with_diagonal else 1]
+        factored = _factored_series(count)
+        matrices = [factored.T @ matrix @ factored for matrix in matrices]
+        size, width = factored.shape[1], math.isqrt(count - 1) + 1
         sums = np.empty((len(matrices), *point.shape))
-        for low in range(0, point.shape[0], _SERIES_TOGETHER):
-            here = slice(low, low + _SERIES_TOGETHER)
-            series = _Series(point[here] / width, count)
-            moments = series.moments()
+        for start in range(0, point.shape[0], _SERIES_TOGETHER):
+            here = slice(start, start + _SERIES_TOGETHER)
+            low = _polynomials(point[here] / half_width, width + 1)
+            high = _polynomials(low[-1], size // width)
+            low = low[:-1].transpose(1, 0, 2)
+            products = (high.transpose(1, 0, 2) @ low.transpose(0, 2, 1)).reshape(-1, size)
             for out, matrix in zip(sums, matrices, strict=True):
-                out[here] = series.values(moments @ matrix)
+                table = (products @ matrix).reshape(-1, size // width, width)
+                np.einsum("fbn,bfn->fn", table @ low, high, out=out[here])
         # Every item also met itself, at even odds.
         expected: FloatArray = self.total * (sums[0] - 0.5)
         return expected, self.total * (sums[1] - 0.25) if with_diagonal else None
 
 
-class _Series:
-    """Chebyshev polynomials T_0, ..., T_(K-1) at points (fits, n) of [-1, 1], factored.
+@lru_cache(maxsize=64)
+def _factored_series(count: int) -> FloatArray:
+    """Matrix (K, B s) that writes Chebyshev polynomials T_0, ..., T_(K-1) as sums of products of fewer.
 
-    As T_(sb+a) = 2 T_a T_(sb) - T_(sb-a), the products of T_0, ..., T_(s-1) with T_0, T_s, T_2s, ... span the same
-    functions, and 2 sqrt(K) polynomials and small matrix products for each fit do the work of K.
+    As T_(sb+a) = 2 T_a T_(sb) - T_(sb-a), the products of T_0, ..., T_(s-1) with T_0, T_s, T_2s, ..., numbered
+    s b + a, span the same functions, so that about 2 sqrt(K) polynomials and small matrix products for each fit do the
+    work of K.
     """
-
-    def __init__(self, where: FloatArray, count: int) -> None:
-        self.count = count
-        self.width = max(2, math.ceil(math.sqrt(count)))
-        self.height = -(-count // self.width)
-        low = _polynomials(where, self.width + 1)
-        self.low = low[:-1].transpose(1, 0, 2)
-        self.high = _polynomials(low[-1], self.height)
-
-    def moments(self) -> FloatArray:
-        """Sums of each polynomial over the points, (fits, K)."""
-        products = self.high.transpose(1, 0, 2) @ self.low.transpose(0, 2, 1)
-        products[:, 1:, 1:] *= 2
-        for b in range(1, self.height):
-            products[:, b, 1:] -= products[:, b - 1, :0:-1]
-        return np.asarray(products.reshape(len(products), -1)[:, : self.count])
-
-    def values(self, coefficients: FloatArray) -> FloatArray:
-        """Series with coefficients (fits, K) at the points."""
-        table = np.zeros((len(coefficients), self.height, self.width))
-        table.reshape(len(table), -1)[:, : self.count] = coefficients
-        for b in range(self.height - 1, 0, -1):
-            table[:, b - 1, 1:] -= table[:, b, :0:-1]
-        table[:, 1:, 1:] *= 2
-        inner = table @ self.low
-        result = inner[:, 0]
-        for b in range(1, self.height):
-            inner[:, b] *= self.high[b]
-            result += inner[:, b]
-        return np.asarray(result)
+    width = math.isqrt(count - 1) + 1
+    height = -(-count // width)
+    rows = np.zeros((height, width, height, width))
+    for b in range(height):
+        rows[b, :, b] = np.eye(width)
+        if b:
+            rows[b, 1:, b] *= 2
+            rows[b, 1:] -= rows[b - 1, :0:-1]
+    return rows.reshape(height * width, -1)[:count]
 
 
 def _polynomials(where: FloatArray, count: int) -> FloatArray:
