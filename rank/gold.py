@@ -39,6 +39,28 @@ class PairGold:
         return PairGold(self.winner[mask], self.gap[mask], self.score_i[mask], self.score_j[mask])
 
 
+def round_noise(values: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Round differences and means of scores where their last bits are noise: at the fifteenth digit of a score.
+
+    The digit is that of the median size of all scores that are not zero, so that every subset of items and
+    pairs rounds alike and one giant does not make all the others equal.
+
+    Examples
+    --------
+    >>> scores = np.array([1.0, 0.7, 0.6, 0.3])
+    >>> round_noise(scores[[0, 2]] - scores[[1, 3]], scores).tolist()
+    [0.3, 0.3]
+    """
+    sizes = np.abs(scores)
+    sizes = sizes[sizes > 0]
+    typical = float(np.median(sizes)) if len(sizes) else 0.0
+    if not 1e-200 < typical < 1e200:  # beyond decimal rounding, or all zero
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        short = np.round(values, 14 - int(np.floor(np.log10(typical))))
+    return np.where(np.isfinite(short), short, values)
+
+
 @dataclass(frozen=True)
 class Gold:
     """Checked gold.
@@ -88,18 +110,9 @@ class Gold:
         return self.rounded(gaps) if self.gap_digits is None else np.round(gaps, self.gap_digits)
 
     def rounded(self, values: np.ndarray) -> np.ndarray:
-        """Round differences and means of gold where its last bits are noise: at the fifteenth digit of a score.
-
-        The digit is that of the median size of all scores (or gaps), so that every subset of items and pairs
-        rounds alike and one giant does not make all the others equal.
-        """
-        sizes = self.frame["score" if self.kind == "items" else "gap"].abs()
-        typical = float(sizes[sizes > 0].median())
-        if not 1e-200 < typical < 1e200:  # beyond decimal rounding, or all zero
-            return values
-        with np.errstate(over="ignore", invalid="ignore"):
-            short = np.round(values, 14 - int(np.floor(np.log10(typical))))
-        return np.where(np.isfinite(short), short, values)
+        """Round differences and means of gold where its last bits are noise, see `round_noise`."""
+        sizes = self.frame["score" if self.kind == "items" else "gap"]
+        return round_noise(values, sizes.to_numpy(dtype=float))
 
     @property
     def decimals(self) -> int | None:

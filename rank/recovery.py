@@ -255,7 +255,14 @@ def rank_values(
 
     counts = np.concatenate([wins, np.zeros((*wins.shape[:-1], 1))], axis=-1)
     fit = fit_bradley_terry(
-        item_i, item_j, counts, n_items=n_items, alpha=alpha, std_errors="none", on_no_maximum="nan"
+        item_i,
+        item_j,
+        counts,
+        n_items=n_items,
+        alpha=alpha,
+        std_errors="none",
+        on_no_maximum="nan",
+        order_axis=False,
     )
     values = np.round(fit.strengths, _STRENGTH_DECIMALS)
     return values, np.asarray(~np.isnan(values).all(axis=-1))

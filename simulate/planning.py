@@ -485,7 +485,7 @@ def _fit_shares(left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], share
         some = share[left_out]
         counts = np.stack([some, 1.0 - some, np.zeros(some.shape)], axis=-1)
         strengths[left_out] = fit_bradley_terry(
-            left, right, counts, n_items=n, std_errors="none", components="separate"
+            left, right, counts, n_items=n, std_errors="none", components="separate", order_axis=False
         ).strengths
     return np.round(strengths, _DECIMALS)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rank.exceptions import InputError
+from rank.gold import round_noise
 
 STRENGTHS = ("normal", "uniform", "t", "clusters")
 DESIGNS = ("all", "random", "regular")
@@ -35,7 +36,7 @@ class Population:
     item_i, item_j : ndarray of int64, shape (m,)
         The compared pairs, with ``item_i < item_j``.
     difference : ndarray, shape (m,)
-        ``theta_i - theta_j``, in nats.
+        ``theta_i - theta_j``, in nats, as `strength_differences` gives it.
     human_votes_i : ndarray of int64, shape (m,)
         Votes for item i, out of `votes`.
     human_i : ndarray of bool, shape (m,)
@@ -190,8 +191,7 @@ def draw_population(
         names, values = names[order], values[order]
 
     item_i, item_j, design = _draw_pairs(n, design, n_pairs, pairs_per_item, pairs_rng)
-    difference = values.take(item_i)
-    difference -= values.take(item_j)
+    difference = strength_differences(values, item_i, item_j)
     votes_i, human_i = _vote(difference, human, votes, human_rng)
     return Population(
         items=names,
@@ -207,6 +207,15 @@ def draw_population(
         human=human,
         spread=float(spread),
     )
+
+
+def strength_differences(
+    theta: npt.NDArray[np.float64], item_i: npt.NDArray[np.int64], item_j: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """Return ``theta_i - theta_j``, equal where it is equal on paper: rounded as gaps of gold are."""
+    difference = theta.take(item_i)
+    difference -= theta.take(item_j)
+    return round_noise(difference, theta)
 
 
 def percentile_rank(

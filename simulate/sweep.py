@@ -22,7 +22,7 @@ from rank.parallel import map_tasks, one_thread
 from rank.recovery import rank_correlations, spearman
 from rank.resample import correlation_interval
 from simulate.judges import JudgeSettings, PreparedJudge, SimulatedJudge, prepare_judge
-from simulate.population import Population, draw_population
+from simulate.population import Population, draw_population, strength_differences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -460,7 +460,7 @@ def _bucket_edges(people: Population) -> tuple[float, float]:
         gaps, order = people.gap, people.gap_order
     else:
         i, j = np.triu_indices(people.n_items, 1)
-        gaps = np.abs(people.theta[i] - people.theta[j])
+        gaps = np.abs(strength_differences(people.theta, i, j))
         order = np.argsort(gaps)
     place = np.array([0.25, 0.75]) * (len(gaps) - 1)
     below = place.astype(int)
@@ -541,6 +541,7 @@ def fitted_strengths(
         n_items=people.n_items,
         std_errors="none",
         components="separate",
+        order_axis=False,
     )
     # Strengths that are equal but for rounding must tie, or ranks would depend on the order of summation.
     return np.round(fit.strengths, 7)

@@ -101,6 +101,30 @@ def test_bucket_bounds_are_inclusive_on_gold_with_equal_gaps():
     assert row["far"]["n_pairs"] == sum(12 - gap for gap in range(6, 12))
 
 
+@pytest.mark.parametrize(
+    "theta", [np.arange(12) * 0.1, np.round(np.arange(12) * 0.1, 1), np.arange(12) / 7 + 1e3]
+)
+def test_gaps_that_are_equal_on_paper_are_equal_in_buckets_and_placement(theta):
+    population = {"theta": theta, "human": "deterministic"}
+    (row,) = sweep([0.4], population=population, rng=5, n_resamples=0).rows
+    answer = judge_of_sweep(5, 0.4, population=population)
+    assert len(np.unique(answer.population.gap_rank)) == 11
+    buckets = profile_difficulty(answer.to_tally(), answer.to_gold(), n_resamples=2, rng=0).to_frame()
+    for block, place in (("close", 0), ("far", -1)):
+        assert row[block]["n_pairs"] == buckets["n_pairs"].iloc[place] == 21
+        assert row[block]["swap_consistency"] == pytest.approx(
+            buckets["swap_consistency"].iloc[place], abs=1e-12
+        )
+
+
+def test_strengths_that_are_equal_on_paper_are_won_by_a_coin():
+    theta = [0.1 + 0.2, 0.3]
+    wins = [
+        draw_population(theta=theta, human="deterministic", rng=seed).human_i.item() for seed in range(60)
+    ]
+    assert 10 < sum(wins) < 50
+
+
 def test_every_repetition_has_a_child_of_its_own():
     (row,) = sweep([0.4], n_reps=3, population=SMALL, rng=8).rows
     rho = []
@@ -337,6 +361,12 @@ def test_sweep_as_json_shape_and_as_table():
 def test_impossible_sweeps_are_refused_in_a_sentence(arguments, message):
     with pytest.raises(InputError, match=message):
         sweep(**{"population": SMALL, "rng": 0, **arguments})
+
+
+@pytest.mark.parametrize("n_values", [1, 2, 3])
+def test_a_sparse_design_of_two_pairs_is_swept_for_any_number_of_values(n_values):
+    rows = sweep(np.linspace(0, 1, n_values), population={"n_items": 5, "n_pairs": 2}, rng=1).rows
+    assert len(rows) == n_values
 
 
 def test_constant_strengths_have_no_rho_and_no_buckets():
