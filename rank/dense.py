@@ -33,6 +33,7 @@ __all__ = [
     "DenseFits",
     "RowSums",
     "certified",
+    "fit_far_scores",
     "fit_scores",
     "log_likelihoods",
     "run_in_threads",
@@ -51,6 +52,8 @@ _NEWTON_ALWAYS = 40
 _NEWTON_OWN_TOTALS = 60
 _NEWTON_NEVER = 300
 _NEWTON_ROUNDS = 30
+_FAR = 340.0  # nats from the mean, where exponentials and their products are still finite
+_NEWTON_FAR_ROUNDS = 100
 _BLAS_SERIAL = 260_000  # multiplications up to which OpenBLAS keeps a product on one thread
 _FITS_TOGETHER = 128
 _SERIES_TOGETHER = 16
@@ -465,6 +468,16 @@ def _solve_single(factor: npt.NDArray[np.float32], right: FloatArray) -> FloatAr
     return np.asarray(solved, dtype=np.float64)
 
 
+def _no_fits(n_fits: int, n: int) -> DenseFits:
+    return DenseFits(
+        strengths=np.full((n_fits, n), np.nan),
+        gradient_norm=np.full(n_fits, np.nan),
+        distance=np.full(n_fits, np.nan),
+        n_iterations=np.zeros(n_fits, dtype=np.int64),
+        done=np.zeros(n_fits, dtype=bool),
+    )
+
+
 def fit_scores(
     scores: FloatArray, totals: FloatArray, precision: float, tol: float, connected: BoolArray | None = None
 ) -> DenseFits:
@@ -490,13 +503,7 @@ def fit_scores(
     """
     n_fits, n = scores.shape
     totals = _once(totals)
-    result = DenseFits(
-        strengths=np.full((n_fits, n), np.nan),
-        gradient_norm=np.full(n_fits, np.nan),
-        distance=np.full(n_fits, np.nan),
-        n_iterations=np.zeros(n_fits, dtype=np.int64),
-        done=np.zeros(n_fits, dtype=bool),
-    )
+    result = _no_fits(n_fits, n)
     played = _played(totals, n)
     possible = np.ones(n_fits, dtype=bool) if connected is None else np.broadcast_to(connected, n_fits)
     if not precision:
@@ -527,6 +534,34 @@ def fit_scores(
             _fit_by_newton(result, left[low : low + together], scores, totals, precision, tol)
 
         run_in_threads(run, range(0, left.size, together), n)
+    return result
+
+
+def fit_far_scores(scores: FloatArray, totals: FloatArray, tol: float) -> DenseFits:
+    """Fit strengths to scores that are known to have a maximum, however far from each other the strengths are.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (fits, n)
+        Wins plus half of the ties.
+    totals : ndarray, shape (fits, n, n)
+        Symmetric number of verdicts per pair, zero diagonal.
+    tol : float
+        Largest accepted displacement, nats.
+
+    Returns
+    -------
+    DenseFits
+    """
+    n_fits, n = scores.shape
+    result = _no_fits(n_fits, n)
+    together = max(1, int(_EVALUATE_AT_ONCE / (32 * n * n)))
+
+    def run(low: int) -> None:
+        active = np.arange(low, min(low + together, n_fits))
+        _fit_by_newton(result, active, scores, totals, 0.0, tol, _FAR, _NEWTON_FAR_ROUNDS)
+
+    run_in_threads(run, range(0, n_fits, together), n)
     return result
 
 
@@ -561,7 +596,14 @@ def _fit_around_centre(
 
 
 def _fit_by_newton(
-    result: DenseFits, active: IntArray, scores: FloatArray, totals: FloatArray, precision: float, tol: float
+    result: DenseFits,
+    active: IntArray,
+    scores: FloatArray,
+    totals: FloatArray,
+    precision: float,
+    tol: float,
+    within: float = _RANGE / 2,
+    rounds: int = _NEWTON_ROUNDS,
 ) -> None:
     """Newton's method on a block of fits at once; fits that wander off are left alone."""
     n = scores.shape[1]
@@ -571,8 +613,8 @@ def _fit_by_newton(
     point = _first_guess(odds, odds.var(axis=1, keepdims=True))
     diagonal = np.arange(n)
     previous = np.full(active.size, np.inf)
-    for iteration in range(1, _NEWTON_ROUNDS):
-        inside = np.abs(point).max(axis=1) < _RANGE / 2
+    for iteration in range(1, rounds):
+        inside = np.abs(point).max(axis=1) < within
         active, point, previous = active[inside], point[inside], previous[inside]
         if active.size == 0:
             return

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from rank.columns import CONTEXT_COLUMNS
-from rank.dense import certified, fit_scores
+from rank.dense import certified, fit_far_scores, fit_scores
 from rank.exceptions import InputError
 from rank.gold import GOLD_I, GOLD_J, Gold
 from rank.recovery import _STRENGTH_DECIMALS, RecoveryProblem, is_balanced, rank_values, spearman
@@ -33,7 +33,7 @@ LIFELINE = 1e-4
 UNRANKED = "an item is left without a verdict, or no comparison connects some items"
 
 _MOST_BATCHED_ITEMS = 64
-_LONGEST_STEP = 2.0  # nats
+_TOLERANCE = 1e-9  # nats
 
 
 def rank_always(
@@ -100,7 +100,9 @@ def _rank_batch(
     table += np.where(penalised, LIFELINE, alpha)[:, None, None] * met
     values = np.full((len(wins), n), np.nan)
     rows = np.flatnonzero(connected)
-    values[rows] = np.round(_newton(table[rows]), _STRENGTH_DECIMALS)
+    chosen = table[rows]
+    fits = fit_far_scores(chosen.sum(axis=2), chosen + chosen.transpose(0, 2, 1), _TOLERANCE)
+    values[rows] = np.round(fits.strengths, _STRENGTH_DECIMALS)
     for row in rows[np.isnan(values[rows, 0])]:
         extra = LIFELINE if penalised[row] else alpha
         values[row] = rank_values(item_i, item_j, wins[row][None], n, alpha=extra)[0][0]
@@ -115,38 +117,6 @@ def _all_reach(links: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         paths = reach.astype(np.float32)
         reach = (paths @ paths) > 0
     return np.asarray(reach.reshape(len(links), -1).all(axis=1))
-
-
-def _newton(table: Floats) -> Floats:
-    """Strengths (B, n) of strongly connected tables of wins (B, n, n); NaN where 100 steps do not suffice."""
-    total = table + table.transpose(0, 2, 1)
-    score = table.sum(axis=2)
-    n_fits, n = score.shape
-    theta = np.log((score + 0.5) / (total.sum(axis=2) - score + 0.5))
-    theta -= theta.mean(axis=1, keepdims=True)
-    result = np.full((n_fits, n), np.nan)
-    rows = np.arange(n_fits)
-    each = np.arange(n)
-    for _ in range(100):
-        if not len(rows):
-            break
-        p = 1 / (1 + np.exp(theta[:, None, :] - theta[:, :, None]))
-        gradient = score - (total * p).sum(axis=2)
-        information = -total * p * (1 - p)
-        information[:, each, each] -= information.sum(axis=2)
-        size = np.maximum(information[:, each, each].mean(axis=1), 1e-12)
-        # The free level of the strengths: any constant on the whole matrix fixes it. The trace on the diagonal keeps
-        # far-off first steps solvable and does not move the point where the gradient vanishes.
-        information += size[:, None, None] / n
-        information[:, each, each] += 1e-10 * size[:, None]
-        step = np.linalg.solve(information, gradient[..., None])[..., 0]
-        size = np.abs(step).max(axis=1)
-        theta = theta + step * np.minimum(1.0, _LONGEST_STEP / np.maximum(size, 1e-300))[:, None]
-        theta -= theta.mean(axis=1, keepdims=True)
-        done = size < 1e-9
-        result[rows[done]] = theta[done]
-        rows, theta, total, score = rows[~done], theta[~done], total[~done], score[~done]
-    return result
 
 
 def set_right(wins: np.ndarray, winner: np.ndarray, rows: np.ndarray) -> np.ndarray:

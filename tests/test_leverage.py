@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rank.bradley_terry import fit_bradley_terry
+from rank.dense import fit_far_scores
 from rank.exceptions import InputError
 from rank.gold import Gold
 from rank.leverage import LIFELINE, leverage, rank_always, set_right
@@ -149,6 +151,22 @@ def test_batched_ranking_is_that_of_the_fit_with_pseudo_wins_where_needed(seed: 
     extra, connected = rank_values(i, j, batch[~defined], n, alpha=LIFELINE)
     np.testing.assert_allclose(values[~defined], extra, atol=2e-7)
     np.testing.assert_array_equal(penalised[~defined], connected)
+
+
+@pytest.mark.parametrize("n", [2, 5, 25])
+def test_far_strengths_equal_those_of_the_general_method(n: int) -> None:
+    rng = np.random.default_rng(n)
+    i, j = np.triu_indices(n, 1)
+    wins = np.stack([rng.integers(1, 4, (6, len(i))), np.zeros((6, len(i)))], axis=2)
+    wins[3:] = wins[3:, :, ::-1] * (rng.random((3, len(i), 1)) < 0.1) + wins[3:]
+    table = np.zeros((6, n, n))
+    table[:, i, j], table[:, j, i] = wins[..., 0] + LIFELINE, wins[..., 1] + LIFELINE
+    fits = fit_far_scores(table.sum(axis=2), table + table.transpose(0, 2, 1), 1e-9)
+    assert fits.done.all()
+    counts = np.concatenate([wins, np.zeros((6, len(i), 1))], axis=2)
+    plain = fit_bradley_terry(i, j, counts, alpha=LIFELINE, start=np.zeros(n), std_errors="none")
+    np.testing.assert_allclose(fits.strengths, plain.strengths, atol=2e-9)
+    assert np.ptp(plain.strengths[0]) > 9
 
 
 def test_perfect_verdicts_are_ranked_right_though_nothing_is_finite() -> None:
