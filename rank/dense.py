@@ -577,19 +577,21 @@ def _fit_around_centre(
         return
     information = _Information(mean_totals, n, precision, np.float64).information(np.exp(centre.point))
     inverse = np.asarray(np.linalg.inv(information), dtype=np.float64)
-    # A first-order step in the log odds of the shares of wins: nearly linear in the strengths, unlike shares.
     played = _played(totals, n)
-    share = scores[active] / (played[active] if played.ndim == 2 else played)
     mean_played = _played(mean_totals, n)
     mean_share = mean_scores / mean_played
-    change = _log_odds(share) - _log_odds(mean_share)
-    change *= mean_played * mean_share * (1 - mean_share)
-    point = _centred(centre.point + change @ inverse)
+    mean_odds = _log_odds(mean_share)
+    weight = mean_played * mean_share * (1 - mean_share)
     diagonal = np.diag(information).astype(np.float64)
 
     def run(low: int) -> None:
-        block = slice(low, low + _FITS_TOGETHER)
-        _iterate(result, active[block], point[block], scores, totals, precision, tol, inverse, diagonal)
+        some = active[low : low + _FITS_TOGETHER]
+        # A first-order step in the log odds of the shares of wins: nearly linear in the strengths, unlike shares.
+        change = _log_odds(scores[some] / (played[some] if played.ndim == 2 else played))
+        change -= mean_odds
+        change *= weight
+        point = _centred(centre.point + _times(change, inverse))
+        _iterate(result, some, point, scores, totals, precision, tol, inverse, diagonal)
 
     # Blocks have the same size whatever the number of threads, so that the results have the same digits.
     run_in_threads(run, range(0, active.size, _FITS_TOGETHER), n)
