@@ -16,9 +16,7 @@ is left to the general method.
 from __future__ import annotations
 
 import math
-import os
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -36,7 +34,6 @@ __all__ = [
     "fit_far_scores",
     "fit_scores",
     "log_likelihoods",
-    "run_in_threads",
     "std_errors_of",
 ]
 
@@ -48,22 +45,23 @@ _EVALUATE_AT_ONCE = 2.5e6  # bytes of one block of e_i + e_j
 _RANGE = 30.0
 _ROUNDS = 16
 _MEMORY = 3
-_NEWTON_ALWAYS = 40
-_NEWTON_OWN_TOTALS = 60
-_NEWTON_NEVER = 300
+# Up to so many items, matrices of many fits are solved together: where all have the same totals, and where each has its own.
+_NEWTON_TOGETHER = 25
+_NEWTON_OWN_TOTALS = 70
 _NEWTON_ROUNDS = 30
 _FAR = 340.0  # nats from the mean, where exponentials and their products are still finite
 _NEWTON_FAR_ROUNDS = 100
 _BLAS_SERIAL = 260_000  # multiplications up to which OpenBLAS keeps a product on one thread
 _FITS_TOGETHER = 128
 _SERIES_TOGETHER = 16
-_MOST_THREADS = 4
-_THREADS_FROM_ITEMS = 64
 _KEEP_NUMBERS = 600_000  # 5 MB: two matrices of 512 items stay allocated
 _NEWTON_FROM = 1e-2  # size of a step by log odds, after which an eighth of it or less remains
 _NEWTON_UNTIL = 5e-3  # then the last factor gains two digits per step, which costs less than another
 # The gradient after a step this small is about 1e-5 off, still above the noise of single precision.
 _SINGLE_UNTIL = 1e-4
+_HIDDEN = (
+    30.0  # times the tolerance: what slow directions may hide at worst, were all of the last step in them
+)
 
 
 @dataclass(frozen=True)
@@ -185,18 +183,18 @@ class _SmoothSums:
         self.n = n_items
 
     @staticmethod
-    def nodes(half_width: float) -> int:
+    def nodes(half_width: float, accuracy: float = 1e14) -> int:
         """Number of nodes needed; the strip is taken a little narrower than its poles."""
         ratio = 0.95 * np.pi / half_width
-        return int(np.ceil(np.log(1e14) / np.log(ratio + np.sqrt(1 + ratio * ratio)))) + 2
+        return int(np.ceil(np.log(accuracy) / np.log(ratio + np.sqrt(1 + ratio * ratio)))) + 2
 
     def __call__(
         self, point: FloatArray, rows: IntArray, single: bool, with_diagonal: bool
     ) -> tuple[FloatArray, FloatArray | None]:
-        """As for :class:`_PairSums`, always in double precision: there is little to gain from single."""
-        del rows, single
+        """As for :class:`_PairSums`; single precision means a shorter series."""
+        del rows
         half_width = max(1.0, float(np.abs(point).max()))
-        count = self.nodes(half_width)
+        count = self.nodes(half_width, 1e8 if single else 1e14)
         k = np.arange(count)
         angles = (k + 0.5) * np.pi / count
         to_coefficients = (2 / count) * np.cos(np.outer(angles, k))
@@ -325,7 +323,7 @@ class _Information:
         return np.asarray(e * sums - self.self_wins)
 
     def information(self, e: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Information at e = exp(strengths), made regular on the constants when there is no prior."""
+        """Information at e = exp(strengths), made regular on the constants (with a weak prior it hardly is)."""
         self.left[:, 0] = self.right[1] = e
         sums, matrix = self.memory, self.matrix
         np.matmul(self.left, self.right, out=sums)
@@ -335,7 +333,7 @@ class _Information:
         right[0] = e
         matrix *= np.matmul(self.left, right, out=sums)
         degree = np.einsum("ij->i", matrix) - self.self_wins / 2
-        regular = 0 * self.precision if self.precision else degree.mean() / self.n
+        regular = degree.mean() / self.n
         np.subtract(regular, matrix, out=matrix)
         matrix.ravel()[:: self.n + 1] = degree + (self.precision + regular)
         return matrix
@@ -449,6 +447,7 @@ def _start(scores: FloatArray, played: FloatArray, precision: float, single: _In
         if not np.abs(point).max() < _RANGE / 2:
             break
         expected = single.expected(np.exp(point).astype(np.float32)).astype(np.float64)
+        np.clip(expected, 0.0, played, out=expected)  # rounding of large numbers
         step = odds - _smoothed_odds(expected, played)
         step *= length
         weight = expected * (played - expected)
@@ -511,29 +510,25 @@ def fit_scores(
     active = np.flatnonzero(possible)
     if active.size == 0:
         return result
-    if active.size == 1:
-        which = active[0]
-        own = totals[which] if totals.ndim == 3 else totals
-        alone = _fit_single(scores[which], own, precision, tol)
+    together = n <= (_NEWTON_OWN_TOTALS if totals.ndim == 3 else _NEWTON_TOGETHER)
+    # A resample weighs every pair anew, which a common factor follows badly.
+    if active.size > 1 and not together and totals.ndim < 3:
+        _fit_around_centre(result, active, scores, totals, precision, tol)
+    left = active[~result.done[active]]
+    if left.size > 1 and together:
+        totals = _matrix_of(totals, n)
+        step = max(1, int(_EVALUATE_AT_ONCE / (32 * n * n)))
+        for low in range(0, left.size, step):
+            _fit_by_newton(result, left[low : low + step], scores, totals, precision, tol)
+        return result
+    for which in left:
+        alone = _fit_single(scores[which], totals[which] if totals.ndim == 3 else totals, precision, tol)
         if alone is not None:
             result.strengths[which] = alone.point
             result.gradient_norm[which] = alone.gradient_norm
             result.distance[which] = alone.distance
             result.n_iterations[which] = alone.n_iterations
             result.done[which] = True
-        return result
-    # A resample weighs every pair anew, which a common factor follows badly.
-    if n > (_NEWTON_OWN_TOTALS if totals.ndim == 3 else _NEWTON_ALWAYS):
-        _fit_around_centre(result, active, scores, totals, precision, tol)
-    left = active[~result.done[active]]
-    if n <= _NEWTON_NEVER and left.size:
-        totals = _matrix_of(totals, n)
-        together = max(1, int(_EVALUATE_AT_ONCE / (32 * n * n)))
-
-        def run(low: int) -> None:
-            _fit_by_newton(result, left[low : low + together], scores, totals, precision, tol)
-
-        run_in_threads(run, range(0, left.size, together), n)
     return result
 
 
@@ -556,12 +551,9 @@ def fit_far_scores(scores: FloatArray, totals: FloatArray, tol: float) -> DenseF
     n_fits, n = scores.shape
     result = _no_fits(n_fits, n)
     together = max(1, int(_EVALUATE_AT_ONCE / (32 * n * n)))
-
-    def run(low: int) -> None:
+    for low in range(0, n_fits, together):
         active = np.arange(low, min(low + together, n_fits))
         _fit_by_newton(result, active, scores, totals, 0.0, tol, _FAR, _NEWTON_FAR_ROUNDS)
-
-    run_in_threads(run, range(0, n_fits, together), n)
     return result
 
 
@@ -583,18 +575,14 @@ def _fit_around_centre(
     mean_odds = _log_odds(mean_share)
     weight = mean_played * mean_share * (1 - mean_share)
     diagonal = np.diag(information).astype(np.float64)
-
-    def run(low: int) -> None:
+    for low in range(0, active.size, _FITS_TOGETHER):
         some = active[low : low + _FITS_TOGETHER]
         # A first-order step in the log odds of the shares of wins: nearly linear in the strengths, unlike shares.
         change = _log_odds(scores[some] / (played[some] if played.ndim == 2 else played))
         change -= mean_odds
         change *= weight
         point = _centred(centre.point + _times(change, inverse))
-        _iterate(result, some, point, scores, totals, precision, tol, inverse, diagonal)
-
-    # Blocks have the same size whatever the number of threads, so that the results have the same digits.
-    run_in_threads(run, range(0, active.size, _FITS_TOGETHER), n)
+        _iterate(result, some, point, scores, totals, precision, tol, centre.point, inverse, diagonal)
 
 
 def _fit_by_newton(
@@ -628,7 +616,7 @@ def _fit_by_newton(
         matrix *= e[:, :, None]
         matrix *= e[:, None, :]
         degree = matrix.sum(axis=2)
-        regular = np.zeros((active.size, 1, 1)) if precision else degree.mean(axis=1)[:, None, None] / n
+        regular = degree.mean(axis=1)[:, None, None] / n
         np.subtract(regular, matrix, out=matrix)
         matrix[:, diagonal, diagonal] += degree + precision
         try:
@@ -654,19 +642,6 @@ def _fit_by_newton(
         previous = size
 
 
-def run_in_threads(task: Callable[[int], None], starts: Sequence[int], n_items: int) -> None:
-    """Call the task on every start, on a few threads when the arrays are large enough to gain from them."""
-    workers = min(len(starts), _MOST_THREADS, os.cpu_count() or 1)
-    if workers < 2 or n_items < _THREADS_FROM_ITEMS:
-        for start in starts:
-            task(start)
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(task, starts))
-
-
 def _iterate(
     result: DenseFits,
     active: IntArray,
@@ -675,10 +650,16 @@ def _iterate(
     totals: FloatArray,
     precision: float,
     tol: float,
+    centre: FloatArray,
     inverse: FloatArray,
     diagonal: FloatArray,
 ) -> None:
-    """Rescaled chord steps with Anderson extrapolation; fits leave as they converge."""
+    """Rescaled chord steps with Anderson extrapolation; fits leave as they converge.
+
+    Steps use the inverse information at another point, the centre. Strengths that differ by d from the centre's make
+    the weight of a pair smaller by at most exp(-|d_i - d_j|), so a step may be as much too short in directions in which
+    other, faster ones hide that. Fits are accepted only where that would still be little.
+    """
     n = point.shape[1]
     pairs: _PairSums | None = None
     smooth: _SmoothSums | None = None
@@ -690,7 +671,7 @@ def _iterate(
     scale = np.ones_like(point)
     points: list[FloatArray] = []
     steps: list[FloatArray] = []
-    single = tol < 1e-3 and smooth is None
+    single = tol < 1e-3
     previous, rate = np.full(active.size, np.inf), np.zeros(active.size)
     for round_ in range(_ROUNDS):
         inside = np.abs(point).max(axis=1) < _RANGE / 2
@@ -710,9 +691,7 @@ def _iterate(
             gradient -= precision * point
         if own is not None:
             scale = np.sqrt(diagonal / np.maximum(own + precision, 1e-3 * diagonal))
-        step = scale * _times(scale * gradient, inverse)
-        if not precision:
-            step = _centred(step)
+        step = _centred(scale * _times(scale * gradient, inverse))
         size = np.abs(step).max(axis=1)
         points.append(point)
         steps.append(step)
@@ -728,6 +707,7 @@ def _iterate(
             remains = np.maximum(rate, last_rate) * size
             finished = (np.maximum(rate, last_rate) < 0.25) & (4 * remains <= tol)
             finished |= (size <= tol / 4) & (rate < 1)
+            finished &= size * np.exp(np.ptp(points[-1] - centre, axis=1)) <= _HIDDEN * tol
             if np.any(finished):
                 which = active[finished]
                 result.strengths[which] = _centred(point[finished])
@@ -844,7 +824,7 @@ def std_errors_of(strengths: FloatArray, totals: FloatArray, precision: float) -
     """Standard errors of the centred strengths of one fit; NaN if the information is singular to rounding."""
     n = strengths.size
     matrix = _Information(totals, n, precision, np.float64).information(np.exp(strengths))
-    # On the constants the matrix is a multiple of one: the prior's precision, or the mean degree put there.
+    # On the constants the matrix is a multiple of one: the prior's precision and the mean degree put there.
     on_constants = float(matrix.sum()) / n
     factor, info = linalg.lapack.dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
     if info == 0:

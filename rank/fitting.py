@@ -23,7 +23,7 @@ from rank.exceptions import NoMaximumError
 from rank.existence import check_extra_parameters, check_strengths, find_islands
 from rank.likelihood import PairLikelihood, Parameters
 from rank.pair_counts import Design, PairMap, check_counts, outcomes, summed_outcomes
-from rank.solvers import maximise
+from rank.solvers import WIDEST_SPAN, maximise
 
 __all__ = ["COVARIANCE_ITEMS", "OneFit", "Options", "fit_densely", "fit_one", "no_fit"]
 
@@ -34,6 +34,7 @@ COVARIANCE_ITEMS = 500
 _DENSE_ALWAYS = 64
 _DENSE_NEVER = 1500
 _DENSE_CELLS = 6.0e7
+_SINGLE_LARGEST = 1e30  # counts and precisions that sums in single precision hold
 
 
 @dataclass(frozen=True)
@@ -296,7 +297,7 @@ def fit_densely(
     """Fits by the dense kernels where those apply and prove their result; None in the other places."""
     n_fits, n_rows = flat.shape[0], left.size
     nothing: list[OneFit | None] = [None] * n_fits
-    filled = n_items <= _DENSE_ALWAYS or (n_items <= _DENSE_NEVER and 8 * n_rows >= n_items * n_items)
+    filled = n_items <= _DENSE_ALWAYS or (n_items <= _DENSE_NEVER and 40 * n_rows >= n_items * n_items)
     plain = (
         options.method == "newton" and options.ties == "half" and options.std_errors in ("none", "observed")
     )
@@ -307,7 +308,6 @@ def fit_densely(
     at_once = max(1, int(5e5 / (flat[0].nbytes + 1)))  # a piece stays in the cache for all its passes
     first_row = np.zeros(0)
     same = True
-    # One thread: so many short calls would wait for each other more than they gain.
     for low in range(0, n_fits, at_once):
         wins_i, wins_j, total = _half_wins(flat[low : low + at_once])
         scores[low : low + at_once] = by_left(wins_i) + by_right(wins_j)
@@ -318,38 +318,40 @@ def fit_densely(
     pair_map = PairMap(left, right, n_items)
     if same:
         totals = np.asarray(float(first_row[0])) if pair_map.uniform(first_row) else pair_map.one(first_row)
-    elif n_fits * n_items * n_items > _DENSE_CELLS:
-        return nothing, None
+    elif n_fits * n_items * n_items > _DENSE_CELLS and n_fits > 1:
+        return _fit_in_parts(left, right, flat, n_items, options), None
     else:
         # Not the same number of verdicts per pair in every fit: each one needs a matrix of its own.
         totals = np.empty((n_fits, n_items, n_items))
         for low in range(0, n_fits, at_once):
             part = flat[low : low + at_once]
             totals[low : low + at_once] = pair_map.many(sum(summed_outcomes(part), start=np.zeros(1)))
+    real_scores, real_totals = (
+        scores,
+        totals,
+    )  # the log-likelihood is that of the verdicts, without the pseudo-wins
     if options.alpha > 0:
         compared = totals > 0
         opponents = n_items - 1 if totals.ndim == 0 else compared.sum(axis=-1)
         totals = totals + 2 * options.alpha * compared
-        scores += options.alpha * opponents
+        scores = scores + options.alpha * opponents
     precision = 0.0 if options.prior_sd is None else options.prior_sd**-2
     connected = _all_connected(totals)
     if not np.any(connected):
         return nothing, None
+    if totals.ndim < 3:
+        smallest = totals[totals > 0].min()
+    else:
+        smallest = np.where(totals > 0, totals, np.inf).min(axis=(-2, -1))
+    largest = float(totals.max())
+    if not max(largest, precision) < _SINGLE_LARGEST or np.min(smallest) * WIDEST_SPAN <= largest:
+        return nothing, None
     fitted = fit_scores(scores, totals, precision, options.tol, connected)
     done = fitted.done & connected
     if not precision and not options.alpha:
-        if totals.ndim < 3:
-            smallest = totals[totals > 0].min()
-        else:
-            smallest = np.where(totals > 0, totals, np.inf).min(axis=(-2, -1))
         done &= certified(fitted, smallest)
     if not np.any(done):
         return nothing, None
-    real_scores, real_totals = scores, totals
-    if options.alpha > 0:
-        # The log-likelihood is that of the verdicts, without the pseudo-wins.
-        real_totals = totals - 2 * options.alpha * compared
-        real_scores = scores - options.alpha * opponents
     deferred = None
     if totals.ndim < 3:
         values = np.full(n_fits, np.nan)
@@ -384,12 +386,26 @@ def fit_densely(
     return nothing, deferred
 
 
+def _fit_in_parts(
+    left: IntArray, right: IntArray, flat: npt.NDArray[Any], n_items: int, options: Options
+) -> list[OneFit | None]:
+    """`fit_densely` for some fits after the other, as many as the matrices of totals leave memory for."""
+    fits: list[OneFit | None] = []
+    step = max(1, int(_DENSE_CELLS / (n_items * n_items)))
+    for low in range(0, flat.shape[0], step):
+        some, deferred = fit_densely(left, right, flat[low : low + step], n_items, options)
+        if deferred is not None:
+            values = deferred.compute()
+            some = [fit and replace(fit, log_likelihood=float(values[k])) for k, fit in enumerate(some)]
+        fits += some
+    return fits
+
+
 def _half_wins(
     counts: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
     """Checked wins of i and of j with half of the ties, and verdicts, (fits, M)."""
-    check_counts(counts)
-    wins_i, wins_j, ties = summed_outcomes(counts)
+    wins_i, wins_j, ties = summed_outcomes(counts, check_counts(counts))
     total = wins_i + wins_j
     if ties.max() > 0:
         total += ties

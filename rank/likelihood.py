@@ -8,6 +8,8 @@ bucket, and the log of Davidson's tie parameter. In all of them the log-likeliho
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,6 +30,9 @@ _DENSE_ITEMS = 600
 _DENSE_ITEMS_FILLED = 3000
 _BAND_CELLS = 4.0e7
 _BAND_WORK = 4.0e10
+#: Precision of a prior, as a share of the mean degree, that is lost in the rounding of a factor.
+_WEAK_PRIOR = 1e-10
+_SINGULAR = "the information matrix is singular to rounding; add a prior (prior_sd) or alpha"
 
 
 def _sum_by(index: IntArray, values: FloatArray, size: int) -> FloatArray:
@@ -294,16 +299,19 @@ class Information:
         return matrix
 
     def _grounded(self) -> FloatArray:
-        """The strengths' block made regular on the constants of each component."""
+        """The strengths' block made regular on the constants of each component.
+
+        A prior alone would make it regular too, but hardly when it is weak; nothing else is changed by this,
+        as the constants are eigenvectors.
+        """
         matrix = self.dense()
         model = self.model
-        if not model.precision:
-            scale = self.degree.mean()
-            if model.sizes.size == 1:
-                matrix += scale / model.n_items
-            else:
-                same = model.labels[:, None] == model.labels[None, :]
-                matrix += same * (scale / model.sizes[model.labels])[:, None]
+        scale = self.degree.mean()
+        if model.sizes.size == 1:
+            matrix += scale / model.n_items
+        else:
+            same = model.labels[:, None] == model.labels[None, :]
+            matrix += same * (scale / model.sizes[model.labels])[:, None]
         return matrix
 
     def _centre(self, columns: FloatArray) -> FloatArray:
@@ -320,8 +328,9 @@ class Information:
         return self._centre(centred.T.copy())
 
     def solve_strengths(self, columns: FloatArray, relative: float = 1e-12) -> FloatArray:
-        """Solve with the strengths' block for right-hand sides (n, k); centred without a prior.
+        """Solve with the strengths' block for right-hand sides (n, k); centred in each component.
 
+        Right-hand sides add up to zero in each component, and so do the solutions, with a prior too.
         ``relative`` is the accuracy asked of conjugate gradients; factors are exact whatever it is.
         """
         if columns.shape[1] == 0:
@@ -329,7 +338,8 @@ class Information:
         model = self.model
         if model._dense:
             if self._factor is None:
-                self._factor = linalg.cho_factor(self._grounded(), lower=True, check_finite=False)
+                with _singular_matrices_refused():
+                    self._factor = linalg.cho_factor(self._grounded(), lower=True, check_finite=False)
             solved = linalg.cho_solve(self._factor, columns, check_finite=False)
         elif model._band_order is not None:
             solved = self._solve_banded(columns, *model._band_order)
@@ -337,7 +347,7 @@ class Information:
             solved = np.column_stack(
                 [self._solve_iteratively(columns[:, k], relative) for k in range(columns.shape[1])]
             )
-        return solved if model.precision else self._centre(solved)
+        return self._centre(solved)
 
     def _solve_banded(self, columns: FloatArray, place: IntArray, width: int) -> FloatArray:
         model = self.model
@@ -348,13 +358,15 @@ class Information:
             a, b = place[low], place[high]
             band[np.abs(a - b), np.minimum(a, b)] = -pair_weight
             band[0, place] = self.degree + model.precision
-            if not model.precision:
-                # One anchored item per component: adding to its diagonal only moves the component's constant.
+            if model.precision < _WEAK_PRIOR * self.degree.mean():
+                # One anchored item per component: without a prior, adding to its diagonal only moves the component's
+                # constant; with a weak one, steps are off by as little as the prior.
                 _, anchor = np.unique(model.labels, return_index=True)
                 band[0, place[anchor]] += self.degree[anchor]
-            self._factor = linalg.cholesky_banded(band, lower=True, check_finite=False)
+            with _singular_matrices_refused():
+                self._factor = linalg.cholesky_banded(band, lower=True, check_finite=False)
         shuffled = np.empty_like(columns)
-        shuffled[place] = columns if model.precision else self._centre(columns)
+        shuffled[place] = self._centre(columns)
         return linalg.cho_solve_banded((self._factor, True), shuffled, check_finite=False)[place]
 
     def _solve_iteratively(self, column: FloatArray, relative: float) -> FloatArray:
@@ -368,8 +380,7 @@ class Information:
             )
         adjacency = self._factor
         diagonal = self.degree + model.precision
-        if not model.precision:
-            column = model.centred(column)
+        column = model.centred(column)
         solution = np.zeros(n)
         residual = column.copy()
         scaled = residual / diagonal
@@ -423,14 +434,20 @@ class Information:
         return bool(smallest > 1e-11)
 
 
+@contextlib.contextmanager
+def _singular_matrices_refused() -> Iterator[None]:
+    try:
+        yield
+    except linalg.LinAlgError as error:
+        raise ConvergenceError(_SINGULAR) from error
+
+
 def _inverse(matrix: FloatArray) -> FloatArray:
     """Inverse of a symmetric positive definite matrix."""
     factor, info = linalg.lapack.dpotrf(matrix, lower=1)
     if info == 0:
         inverse, info = linalg.lapack.dpotri(factor, lower=1)
     if info != 0:
-        raise ConvergenceError(
-            "the information matrix is singular to rounding; add a prior (prior_sd) or alpha"
-        )
+        raise ConvergenceError(_SINGULAR)
     lower = np.tril(inverse, -1)
     return np.asarray(lower + lower.T + np.diag(np.diag(inverse)))

@@ -27,6 +27,9 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+_SHORT = 2**27  # up to here, sums over both orders and all outcomes fit into 32 bits
+_MOST_COUNTED = 2**53  # beyond, whole numbers have gaps in floating point
+
 
 @dataclass(frozen=True)
 class Design:
@@ -214,22 +217,37 @@ def outcomes(counts: npt.NDArray[Any]) -> tuple[FloatArray, FloatArray, FloatArr
 
 
 def summed_outcomes(
-    counts: npt.NDArray[Any],
+    counts: npt.NDArray[Any], largest: float = np.inf
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Wins of i, wins of j and ties (fits, M) of counts (fits, M, orders, outcomes), both orders together."""
-    if counts.dtype != np.int64:
-        # Sums of small integers would overflow, of single-precision weights lose digits.
-        counts = counts.astype(np.int64 if counts.dtype.kind == "i" else np.float64, copy=False)
-    parts = [counts[:, :, order] for order in range(counts.shape[2])]
-    wins_i, wins_j, ties = (
-        sum((part[..., k] for part in parts[1:]), start=parts[0][..., k]) for k in range(3)
-    )
-    if counts.shape[-1] == 5:
-        ties = sum((part[..., 4] for part in parts), start=ties)
-    return wins_i, wins_j, ties
+    """Wins of i, wins of j and ties (fits, M) of counts (fits, M, orders, outcomes), both orders together.
+
+    Outcomes lie side by side in the table; where no count is above `largest`, they become short integers of their
+    own, which later passes read several times as fast.
+    """
+    kind: type = np.float64
+    if (
+        counts.dtype.kind == "i"
+    ):  # sums of small integers would overflow, of single-precision weights lose digits
+        kind = np.int32 if largest < _SHORT else np.int64
+    columns: list[list[npt.NDArray[Any]]] = [
+        [counts[:, :, order, k].astype(kind, copy=False) for order in range(counts.shape[2])]
+        for k in (0, 1, 2, 4)[: 4 if counts.shape[-1] == 5 else 3]
+    ]
+    wins_i, wins_j, ties, *inconsistent = (sum(column[1:], start=column[0]) for column in columns)
+    return wins_i, wins_j, sum(inconsistent, start=ties)
 
 
-def check_counts(array: npt.NDArray[Any]) -> None:
+def check_counts(array: npt.NDArray[Any]) -> float:
+    """Refuse what is no count; return the largest if it is known without another pass, else infinity."""
+    if array.dtype == np.int64:
+        # Read without a sign, a negative number is the largest: one pass finds both ends.
+        largest = int(array.view(np.uint64).max(initial=0))
+        if _MOST_COUNTED < largest <= np.iinfo(np.int64).max:
+            raise InputError(
+                f"counts of more than 2**53 are not exact, found {largest}; weights may be larger as floats"
+            )
+        if largest <= _MOST_COUNTED:
+            return largest
     low = array.min(initial=0)
     if low < 0 or (array.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(array.max(initial=0)))):
         bad = np.argwhere(~(np.isfinite(array) & (array >= 0)))[0]
@@ -237,6 +255,7 @@ def check_counts(array: npt.NDArray[Any]) -> None:
             f"counts must be finite and not negative, found {array[tuple(bad)]} in row {bad[-3]} of "
             f"the pair list"
         )
+    return np.inf
 
 
 class PairMap:

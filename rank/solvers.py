@@ -12,14 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse import csgraph
 from scipy.special import wrightomega
 
 from rank.exceptions import ConvergenceError, NoMaximumError
 from rank.likelihood import Information, PairLikelihood, Parameters
 
-__all__ = ["DEFAULT_ITERATIONS", "Solution", "maximise"]
+__all__ = ["DEFAULT_ITERATIONS", "WIDEST_SPAN", "Solution", "maximise"]
 
 FloatArray = npt.NDArray[np.float64]
+
+#: Counts of a wider span may have links that rounding loses.
+WIDEST_SPAN = 1e10
+_LOST = 1e-13
 
 DEFAULT_ITERATIONS = {"newton": 200, "mm": 20_000, "newman": 20_000}
 
@@ -37,14 +43,32 @@ class Solution:
 def maximise(model: PairLikelihood, start: Parameters, *, method: str, tol: float, max_iter: int) -> Solution:
     """Maximise; raise ConvergenceError rather than return a point that is not the maximum."""
     if method == "newton":
-        return _newton(model, start, tol, max_iter)
-    update = _mm_update if method == "mm" else _newman_update
-    return _fixed_point(model, start, update, method, tol, max_iter)
+        solution = _newton(model, start, tol, max_iter)
+    else:
+        update = _mm_update if method == "mm" else _newman_update
+        solution = _fixed_point(model, start, update, method, tol, max_iter)
+    _refuse_lost_links(model, solution.point)
+    return solution
+
+
+def _refuse_lost_links(model: PairLikelihood, point: Parameters) -> None:
+    """Raise where items hang together only by weights that are lost in the rounding of the others."""
+    smallest, largest = float(model.total.min()), float(model.total.max())
+    if model.precision or smallest * WIDEST_SPAN > largest:
+        return
+    information = model.information(point)
+    links = sparse.csr_array((information.weight, (model.first, model.second)), shape=(model.n_items,) * 2)
+    links.data = 1.0 / np.maximum(links.data, 1e-300)  # repeated pairs were added up
+    # In the tree of the heaviest links, the lightest is what some items hang on.
+    weakest = 1.0 / float(csgraph.minimum_spanning_tree(links).data.max())
+    if weakest < _LOST * float(information.degree.max()):
+        raise ConvergenceError(
+            f"counts lie between {smallest:.1e} and {largest:.1e}, and some items hang together only by "
+            "comparisons that rounding loses beside the others; leave out the lightest"
+        )
 
 
 def _centre(model: PairLikelihood, point: Parameters) -> Parameters:
-    if model.precision:
-        return point
     return Parameters(model.centred(point.strengths), point.order, point.log_tie)
 
 
@@ -136,10 +160,11 @@ def _mm_update(model: PairLikelihood, point: Parameters) -> Parameters:
         model.second, model.total * p_second, n
     )
     if model.precision:
-        # wins - expected e^(x - theta) - precision x = 0, solved by the Wright omega function.
+        # wins - expected e^(x - theta) - precision x = 0, solved by the Wright omega function w of
+        # log_scale + bound: x = bound - w, in a form that does not cancel.
         log_scale = np.log(expected / model.precision) - point.strengths
         bound = wins / model.precision
-        strengths = bound - wrightomega(log_scale + bound).real
+        strengths = np.log(wrightomega(log_scale + bound).real) - log_scale
     else:
         strengths = point.strengths + np.log(wins / expected)
     moved = Parameters(strengths, point.order, point.log_tie)

@@ -205,7 +205,7 @@ def test_information_in_reused_memory_equals_loops_over_pairs(n, dtype, rtol, pr
             expected[a] += totals[a, b] * p
             plain[a, a] += totals[a, b] * p * (1 - p)
             plain[a, b] -= totals[a, b] * p * (1 - p)
-        plain += precision * np.eye(n) if precision else np.diag(plain).mean() / n
+        plain += precision * np.eye(n) + np.diag(plain).mean() / n
         found = _Information(short, n, precision, dtype)
         matrix = found.information(np.exp(theta).astype(dtype))
         np.testing.assert_allclose(matrix, plain, rtol=rtol, atol=rtol * np.abs(plain).max())
@@ -985,3 +985,74 @@ def test_long_lists_of_names_are_shortened():
         fit_bradley_terry(np.zeros(n, int), np.arange(1, n + 1), [[1, 0, 0]] * n)
     assert len(str(caught.value)) < 500
     assert len(caught.value.never_win) == n
+
+
+# Extremes
+
+
+@pytest.mark.parametrize("n", [5, 30, 700])
+@pytest.mark.parametrize("prior_sd", [10.0, 1e3, 1e6, 1e12])
+def test_a_weak_prior_changes_next_to_nothing(n, prior_sd):
+    rng = np.random.default_rng(n)
+    i, j = all_pairs(n) if n < 100 else (np.arange(n), np.roll(np.arange(n), 1))  # a ring has banded factors
+    wins = rng.integers(300, 700, i.size)
+    counts = np.stack([wins, 1_000 - wins, 0 * wins], axis=1)
+    plain = fit_bradley_terry(i, j, counts)
+    for method in METHODS if n < 100 else ["newton"]:
+        fit = fit_bradley_terry(i, j, counts, prior_sd=prior_sd, method=method)
+        np.testing.assert_allclose(fit.strengths, plain.strengths, atol=2 * n * n / prior_sd**2 + 2e-9)
+        np.testing.assert_allclose(fit.std_errors, plain.std_errors, rtol=n * n / prior_sd**2 + 1e-8)
+        if n < 100:  # of more items it is not kept
+            np.testing.assert_allclose(np.sqrt(np.diag(fit.covariance)), fit.std_errors, rtol=1e-8)
+
+
+def test_weak_priors_hold_islands_apart_at_mean_zero():
+    fit = fit_bradley_terry([0, 2], [1, 3], [[3, 1, 0], [1, 7, 0]], prior_sd=1e7, components="separate")
+    expected = [np.log(3) / 2, -np.log(3) / 2, -np.log(7) / 2, np.log(7) / 2]
+    np.testing.assert_allclose(fit.strengths, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("own_totals", [False, True])
+@pytest.mark.parametrize("n", [41, 80])
+def test_an_item_that_wins_nearly_everything_is_as_exact_in_a_batch_as_alone(n, own_totals):
+    i, j = all_pairs(n)
+    counts = np.zeros((3, i.size, 3))
+    counts[..., :2] = (
+        np.random.default_rng(0).integers(1, 5, (3, i.size, 1)) * 25_000 if own_totals else 50_000
+    )
+    counts[0, i == 0, :2] = 99_999, 1
+    batch = fit_bradley_terry(i, j, counts)
+    for one, strengths in zip(counts, batch.strengths):
+        np.testing.assert_allclose(strengths, fit_bradley_terry(i, j, one).strengths, atol=1e-9)
+    assert batch.strengths[0, 0] - batch.strengths[0, 1] == pytest.approx(np.log(99_999), abs=1e-9)
+
+
+@pytest.mark.parametrize("wins", [[742_182, 13_008], [2_175_191, 6_704_801], [1e38, 3e38], [1e-30, 3e-30]])
+def test_two_items_with_large_counts_are_their_log_odds_without_a_warning(wins):
+    fit = fit_bradley_terry([0], [1], [[*wins, 0]])
+    assert fit.strengths[0] - fit.strengths[1] == pytest.approx(np.log(wins[0] / wins[1]), abs=1e-9)
+
+
+def test_items_that_hang_together_by_lost_weights_are_refused():
+    i, j = all_pairs(4)
+    counts = [[1e10, 1e10], [100, 1e-6], [1e-8, 1e10], [0.01, 1e-8], [1e12, 1e-9], [1e-5, 0.01]]
+    for method in METHODS:
+        with pytest.raises(ConvergenceError):
+            fit_bradley_terry(i, j, np.pad(counts, [(0, 0), (0, 1)]), method=method)
+    # Light as such is not lost: an item of its own weight.
+    fit = fit_bradley_terry([0, 1], [1, 2], [[3e6, 1e6, 0], [3e-6, 1e-6, 0]])
+    np.testing.assert_allclose(-np.diff(fit.strengths), np.log(3), atol=1e-8)
+
+
+def test_counts_beyond_exact_numbers_are_refused():
+    with pytest.raises(InputError, match="2\\*\\*53"):
+        fit_bradley_terry([0], [1], np.array([[6 * 10**18, 5 * 10**18, 0]]))
+
+
+@pytest.mark.parametrize("alpha", [100.0, 1e16])
+def test_log_likelihood_is_that_of_the_verdicts_however_many_pseudo_wins(alpha):
+    for counts in ([1e-9, 2e-9, 0], [1, 2, 0]):
+        fit = fit_bradley_terry([0], [1], [counts], alpha=alpha)
+        p = 1 / (1 + np.exp(fit.strengths[1] - fit.strengths[0]))
+        expected = counts[0] * np.log(p) + counts[1] * np.log1p(-p)
+        assert fit.log_likelihood == pytest.approx(expected, rel=1e-12)

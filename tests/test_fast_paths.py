@@ -114,6 +114,25 @@ def test_batch_of_dense_fits_equals_each_fit_by_the_sparse_method(
         np.testing.assert_allclose(batch.log_likelihood[k], plain.log_likelihood, rtol=1e-10)
 
 
+@pytest.mark.parametrize("equal_totals", [True, False])
+def test_fits_that_memory_holds_only_in_parts_are_those_made_at_once(
+    monkeypatch: pytest.MonkeyPatch, equal_totals: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    i, j = np.triu_indices(30, 1)
+    wins = rng.integers(1, 9, (7, len(i)))
+    total = np.full((7, len(i)), 9)
+    if not equal_totals:  # the last three fits have the totals of each other
+        total[:4] = rng.integers(9, 12, (4, len(i)))
+    counts = np.stack([wins, total - wins, 0 * wins], axis=-1)
+    at_once = fit_bradley_terry(i, j, counts)
+    monkeypatch.setattr("rank.fitting._DENSE_CELLS", 3 * 30 * 30)
+    parts = fit_bradley_terry(i, j, counts)
+    np.testing.assert_allclose(parts.strengths, at_once.strengths, atol=1e-9)
+    np.testing.assert_allclose(parts.log_likelihood, at_once.log_likelihood, rtol=1e-12)
+    np.testing.assert_allclose(parts.std_errors, at_once.std_errors, rtol=1e-9)
+
+
 def test_order_by_scores_is_that_of_the_fits_in_a_balanced_round_robin() -> None:
     rng = np.random.default_rng(4)
     i, j = np.triu_indices(15, 1)
