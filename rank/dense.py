@@ -59,9 +59,8 @@ _NEWTON_FROM = 1e-2  # size of a step by log odds, after which an eighth of it o
 _NEWTON_UNTIL = 5e-3  # then the last factor gains two digits per step, which costs less than another
 # The gradient after a step this small is about 1e-5 off, still above the noise of single precision.
 _SINGLE_UNTIL = 1e-4
-_HIDDEN = (
-    30.0  # times the tolerance: what slow directions may hide at worst, were all of the last step in them
-)
+# Times the tolerance: what slow directions may hide at worst, were all of the last step in them.
+_HIDDEN = 30.0
 
 
 @dataclass(frozen=True)
