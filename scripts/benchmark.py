@@ -26,7 +26,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -720,10 +720,7 @@ def measure(name: str, quick: bool, rounds: int) -> list[Row]:
         for contestant in present:
             if sum(times[contestant.name]) > 120:  # what takes minutes is not repeated
                 continue
-            gc.collect()
-            begin = time.perf_counter()
-            contestant.run()
-            times[contestant.name].append(time.perf_counter() - begin)
+            times[contestant.name].append(_median_of_calls(contestant.run))
     base = statistics.median(times[present[0].name]) * present[0].scale
     rows = []
     for contestant in present:
@@ -745,6 +742,35 @@ def measure(name: str, quick: bool, rounds: int) -> list[Row]:
         print(f"{name:10} {note}", file=sys.stderr)
         rows[-1].note = "; ".join(filter(None, [rows[-1].note, note]))
     return rows
+
+
+def _median_of_calls(run: Callable[[], Any]) -> float:
+    """Median seconds of the calls in 0.2 s, at least one, after one that warms up; of what takes long, that one."""
+    gc.collect()
+    time.sleep(0.1)  # threads that the one before left running come to rest
+    if (first := _timed(run)) > 5.0:
+        return first
+    seconds: list[float] = []
+    while not seconds or (sum(seconds) < 0.2 and len(seconds) < 100):
+        seconds.append(_timed(run))
+    return statistics.median(seconds)
+
+
+def measure_apart(name: str, quick: bool, rounds: int) -> list[Row]:
+    """`measure` in a process of its own, which no other workload has left its memory and threads in."""
+    command = [
+        sys.executable,
+        __file__,
+        name,
+        "--rows",
+        "--rounds",
+        str(rounds),
+        *(["--quick"] if quick else []),
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    if done.returncode:
+        raise SystemExit(done.returncode)
+    return [Row(**row) for row in json.loads(done.stdout)]
 
 
 def _missing(package: str) -> str:
@@ -896,8 +922,9 @@ def report(rows: list[Row], rounds: int) -> str:
         "# Benchmark",
         "",
         f"{_machine()}. Python {platform.python_version()}; {_versions()}. "
-        f"Medians of {rounds} interleaved rounds after one that checks that all give the same answer; peak memory "
-        "of a process of its own, imports and data included. `x`: time by that of the first line.",
+        f"Medians of {rounds} interleaved rounds after one that checks that all give the same answer, in each of which "
+        "everyone warms up (if that takes less than 5 s) and is called until 0.2 s have passed; peak memory of a process of "
+        "its own, imports and data included. `x`: time by that of the first line.",
         "",
         "| workload | target | who | time | x | peak memory | difference | |",
         "| :-- | :-- | :-- | --: | --: | --: | --: | :-- |",
@@ -951,6 +978,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--scaling", type=Path, metavar="PNG", help="plot how cost grows, instead of the table"
     )
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if unknown := set(args.workloads) - set(WORKLOADS):
         parser.error(f"unknown workload {', '.join(sorted(unknown))}; choose from {', '.join(WORKLOADS)}")
@@ -961,7 +989,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         for label, exponent in scaling(args.scaling, args.quick).items():
             print(f"{label}: cost grows as size^{exponent:.2f}")
         return 0
-    rows = [row for name in args.workloads or WORKLOADS for row in measure(name, args.quick, args.rounds)]
+    if args.rows:
+        with contextlib.redirect_stdout(sys.stderr):
+            rows = measure(args.workloads[0], args.quick, args.rounds)
+        print(json.dumps([asdict(row) for row in rows]))
+        return 0
+    rows = [
+        row for name in args.workloads or WORKLOADS for row in measure_apart(name, args.quick, args.rounds)
+    ]
     text = report(rows, args.rounds)
     output = args.output or (None if args.quick or args.workloads else ROOT / "benchmarks" / "results.md")
     if output is None or str(output) == "-":
