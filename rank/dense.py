@@ -87,12 +87,14 @@ class RowSums:
         return bool(np.all(self.items[1:] >= self.items[:-1]))
 
     @cached_property
-    def _grouped(self) -> tuple[IntArray | None, IntArray, IntArray]:
-        """Order that groups rows by item (None if they are), first row of each group, item of each group."""
+    def _grouped(self) -> tuple[IntArray | None, IntArray, IntArray | slice]:
+        """Order that groups rows by item (None if they are), first row of each group, items of the groups."""
         order = None if self._sorted else np.argsort(self.items, kind="stable")
         ordered = self.items if order is None else self.items[order]
         starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        return order, starts, ordered[starts]
+        present = ordered[starts]
+        first, last = int(present[0]), int(present[-1])
+        return order, starts, slice(first, last + 1) if last - first == present.size - 1 else present
 
     def __call__(self, values: npt.NDArray[Any]) -> FloatArray:
         """Sums (fits, n) of values (fits, M)."""
