@@ -326,10 +326,8 @@ def fit_densely(
         for low in range(0, n_fits, at_once):
             part = flat[low : low + at_once]
             totals[low : low + at_once] = pair_map.many(sum(summed_outcomes(part), start=np.zeros(1)))
-    real_scores, real_totals = (
-        scores,
-        totals,
-    )  # the log-likelihood is that of the verdicts, without the pseudo-wins
+    # The log-likelihood is that of the verdicts, without the pseudo-wins.
+    real_scores, real_totals = scores, totals
     if options.alpha > 0:
         compared = totals > 0
         opponents = n_items - 1 if totals.ndim == 0 else compared.sum(axis=-1)

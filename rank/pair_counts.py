@@ -225,9 +225,8 @@ def summed_outcomes(
     own, which later passes read several times as fast.
     """
     kind: type = np.float64
-    if (
-        counts.dtype.kind == "i"
-    ):  # sums of small integers would overflow, of single-precision weights lose digits
+    # Sums of small integers would overflow, of single-precision weights lose digits.
+    if counts.dtype.kind == "i":
         kind = np.int32 if largest < _SHORT else np.int64
     columns: list[list[npt.NDArray[Any]]] = [
         [counts[:, :, order, k].astype(kind, copy=False) for order in range(counts.shape[2])]
