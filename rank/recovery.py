@@ -17,6 +17,7 @@ from rank.resample import (
     check_resampling,
     content_hash,
     correlation_interval,
+    draw_counts,
     percentile_interval,
     seed_of,
 )
@@ -145,21 +146,32 @@ def _tau_b(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     block = max(1, _KENDALL_CELLS // n)
     for start in range(0, n, block):
         part = slice(start, start + block)
-        for row in range(len(excess)):
-            if row == 0 or not one_b:
-                above_y, tied_y = y[row, part, None] > y[row], y[row, part, None] == y[row]
-                n_above_y, n_tied_y = np.count_nonzero(above_y), np.count_nonzero(tied_y)
-            above_x = x[row, part, None] > x[row]
-            n_above_x = np.count_nonzero(above_x)
-            agreed = np.count_nonzero(above_x & above_y)
-            # An item ties with itself; where there is no other tie, the count is known.
-            undecided = np.count_nonzero(above_x & tied_y) if n_tied_y > len(above_x) else 0
-            untied_x[row] += n_above_x
-            untied_y[row] += n_above_y
-            excess[row] += agreed - (n_above_x - undecided - agreed)
+        step = max(1, _KENDALL_CELLS // (n * min(n, block)))
+        for low in range(0, len(excess), step):
+            rows = slice(low, low + step)
+            if low == 0 or not one_b:
+                some = y[:1] if one_b else y[rows]
+                above_y, tied_y = some[:, part, None] > some[:, None], some[:, part, None] == some[:, None]
+                n_above_y = _count(above_y)
+                ties = (
+                    np.count_nonzero(tied_y) > tied_y.shape[0] * tied_y.shape[1]
+                )  # besides those with oneself
+            above_x = x[rows, part, None] > x[rows, None]
+            n_above_x, agreed = _count(above_x), _count(above_x & above_y)
+            undecided = _count(above_x & tied_y) if ties else 0
+            untied_x[rows] += n_above_x
+            untied_y[rows] += n_above_y
+            excess[rows] += agreed - (n_above_x - undecided - agreed)
     scale = np.sqrt(untied_x * untied_y)
     tau = np.divide(excess, scale, out=np.full(len(excess), np.nan), where=scale > 0)
     return tau.reshape(shape[:-1])
+
+
+def _count(marked: np.ndarray) -> np.ndarray:
+    """Number of true entries of each (n, m) table, shape (B,)."""
+    if marked[0].size > 2_500:  # counting is quicker than adding, but for the call
+        return np.array([np.count_nonzero(table) for table in marked], dtype=float)
+    return marked.reshape(len(marked), -1).view(np.uint8).sum(axis=1, dtype=np.uint32).astype(float)
 
 
 @dataclass(frozen=True)
@@ -370,10 +382,7 @@ def draw_clusters(
     step = max(1, _CHUNK_BYTES // (32 * max(n, 1)))
     for start in range(0, max(n_resamples, 1), step):  # one empty block where nothing is asked
         size = min(step, n_resamples - start)
-        weights = np.empty((size, n))
-        for row in weights:  # one at a time: its counts stay in the cache
-            row[order] = np.bincount(rng.integers(0, n, size=n), minlength=n)
-        yield weights
+        yield draw_counts(size, order, n, rng)
 
 
 class RecoveryProblem:

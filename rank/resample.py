@@ -124,6 +124,21 @@ def _bootstrap_sums(
 _INDICES_PER_ROW = 10
 
 _DRAWN_AT_ONCE = 1_600_000
+#: Counts that stay in the cache while draws are added to them.
+_COUNTED_AT_ONCE = 65_536
+
+
+def draw_counts(n_resamples: int, codes: np.ndarray, n_codes: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw as many entries of `codes` as there are, with replacement, and count them: shape (B, n_codes)."""
+    n = len(codes)
+    counts = np.empty((n_resamples, n_codes))
+    step = max(1, _COUNTED_AT_ONCE // n_codes)
+    for start in range(0, n_resamples, step):  # blocks change no number: draws come one after the other
+        size = min(step, n_resamples - start)
+        drawn = codes.take(rng.integers(0, n, size=(size, n)))
+        drawn += n_codes * np.arange(size)[:, None]
+        counts[start : start + size] = np.bincount(drawn.ravel(), minlength=size * n_codes).reshape(size, -1)
+    return counts
 
 
 def _drawn_sums(rows: np.ndarray, size: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -131,17 +146,12 @@ def _drawn_sums(rows: np.ndarray, size: np.ndarray, n_resamples: int, rng: np.ra
 
     How often a block of equal primary statistics is drawn depends on its size and place alone, as in two stages.
     """
-    n_clusters, n_rows = int(size.sum()), len(rows)
-    row_of = np.repeat(np.arange(n_rows), size)
+    row_of = np.repeat(np.arange(len(rows)), size)
     sums = np.empty((n_resamples, rows.shape[1]))
-    step = max(1, _DRAWN_AT_ONCE // n_clusters)
+    step = max(1, _DRAWN_AT_ONCE // len(row_of))
     for start in range(0, n_resamples, step):
         n = min(step, n_resamples - start)
-        drawn = rng.integers(0, n_clusters, size=(n, n_clusters))
-        weights = np.empty((n, n_rows))
-        for k in range(n):  # one resample at a time: its counts stay in the cache
-            weights[k] = np.bincount(row_of[drawn[k]], minlength=n_rows)
-        sums[start : start + n] = weights @ rows
+        sums[start : start + n] = draw_counts(n, row_of, len(rows), rng) @ rows
     return sums
 
 
