@@ -292,7 +292,7 @@ def fit_bradley_terry(
     deferred = None
     with one_thread() if n_items < _ONE_THREAD_ITEMS else contextlib.nullcontext():
         if order is None and starts is None:
-            fits, deferred = fit_densely(left, right, flat, n_items, options)
+            fits, deferred = fit_densely(left, right, flat, n_items, options, on_no_maximum == "nan")
         if any(fit is None for fit in fits):
             check_counts(array)
             design = make_design(left, right, n_items, array.shape[-2], order)
@@ -306,7 +306,8 @@ def fit_bradley_terry(
                     fits[b] = fit_one(design, flat[b], options, None if starts is None else starts[b])
                 except NoMaximumError as error:
                     if on_no_maximum == "nan":
-                        fits[b] = no_fit(design, options, str(error))
+                        n_buckets = 0 if design.bucket is None else max(1, len(design.labels))
+                        fits[b] = no_fit(n_items, n_buckets, options, str(error))
                         continue
                     if not batch:
                         raise

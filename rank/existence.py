@@ -19,11 +19,12 @@ from scipy.sparse import csgraph
 
 from rank.exceptions import NoMaximumError
 
-__all__ = ["Islands", "check_extra_parameters", "check_strengths", "find_islands"]
+__all__ = ["Islands", "check_extra_parameters", "check_strengths", "find_islands", "one_sided_items"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+_KEEPS_RISING = ": the likelihood has no maximum, it keeps rising as the strengths move apart without bound; "
 _WAYS_OUT = (
     "add pseudo-wins (alpha > 0), put a prior on the strengths (prior_sd), or drop the items concerned"
 )
@@ -144,27 +145,34 @@ def _not_strong(
     compared = labels >= 0
     never_win = np.flatnonzero(compared & (wins == 0))
     never_lose = np.flatnonzero(compared & (losses == 0))
+    if never_win.size or never_lose.size:
+        return one_sided_items(never_win, never_lose, item_names)
+    # A group of items without a loss to the rest: a source of the condensed graph.
+    crossing = strong[winner] != strong[loser]
+    beaten = np.zeros(int(strong.max()) + 1, dtype=bool)
+    beaten[strong[loser[crossing]]] = True
+    beating = np.zeros_like(beaten)
+    beating[strong[winner[crossing]]] = True
+    source = np.flatnonzero(beating & ~beaten)[0]
+    top = np.flatnonzero(strong == source)
+    rest = np.flatnonzero(compared & (strong != source) & (labels == labels[top[0]]))
+    said = f"{{{_names(top, item_names)}}} never lose to {{{_names(rest, item_names)}}}"
+    return NoMaximumError(f"{said}{_KEEPS_RISING}{_WAYS_OUT}")
+
+
+def one_sided_items(
+    never_win: npt.ArrayLike, never_lose: npt.ArrayLike, item_names: Sequence[str] | None
+) -> NoMaximumError:
+    """Error that names the items that never win and those that never lose."""
     said = []
-    if never_win.size:
-        verb = "never wins" if never_win.size == 1 else "never win"
-        said.append(f"{_names(never_win, item_names)} {verb}")
-    if never_lose.size:
-        verb = "never loses" if never_lose.size == 1 else "never lose"
-        said.append(f"{_names(never_lose, item_names)} {verb}")
-    if not said:
-        # A group of items without a loss to the rest: a source of the condensed graph.
-        crossing = strong[winner] != strong[loser]
-        beaten = np.zeros(int(strong.max()) + 1, dtype=bool)
-        beaten[strong[loser[crossing]]] = True
-        beating = np.zeros_like(beaten)
-        beating[strong[winner[crossing]]] = True
-        source = np.flatnonzero(beating & ~beaten)[0]
-        top = np.flatnonzero(strong == source)
-        rest = np.flatnonzero(compared & (strong != source) & (labels == labels[top[0]]))
-        said.append(f"{{{_names(top, item_names)}}} never lose to {{{_names(rest, item_names)}}}")
+    for items, one, several in (
+        (np.asarray(never_win), "never wins", "never win"),
+        (np.asarray(never_lose), "never loses", "never lose"),
+    ):
+        if items.size:
+            said.append(f"{_names(items, item_names)} {one if items.size == 1 else several}")
     return NoMaximumError(
-        f"{'; '.join(said)}: the likelihood has no maximum, it keeps rising as the strengths move "
-        f"apart without bound; " + _WAYS_OUT,
+        f"{'; '.join(said)}{_KEEPS_RISING}{_WAYS_OUT}",
         never_win=_name_list(never_win, item_names),
         never_lose=_name_list(never_lose, item_names),
     )

@@ -20,7 +20,7 @@ from rank.dense import (
     std_errors_of,
 )
 from rank.exceptions import NoMaximumError
-from rank.existence import check_extra_parameters, check_strengths, find_islands
+from rank.existence import check_extra_parameters, check_strengths, find_islands, one_sided_items
 from rank.likelihood import PairLikelihood, Parameters
 from rank.pair_counts import Design, PairMap, check_counts, outcomes, summed_outcomes
 from rank.solvers import WIDEST_SPAN, maximise
@@ -33,7 +33,7 @@ IntArray = npt.NDArray[np.int64]
 COVARIANCE_ITEMS = 500
 _DENSE_ALWAYS = 64
 _DENSE_NEVER = 1500
-_DENSE_CELLS = 6.0e7
+_DENSE_CELLS = 3.0e6  # numbers in matrices of totals at once: allocators hand out less than 32 MB anew without clearing it
 _SINGLE_LARGEST = 1e30  # counts and precisions that sums in single precision hold
 
 
@@ -73,10 +73,8 @@ class OneFit:
     reason: str = ""
 
 
-def no_fit(design: Design, options: Options, reason: str) -> OneFit:
-    n = design.n_items
+def no_fit(n: int, n_buckets: int, options: Options, reason: str) -> OneFit:
     blank = np.full(n, np.nan)
-    n_buckets = 0 if design.bucket is None else max(1, len(design.labels))
     return OneFit(
         strengths=blank,
         std_errors=None if options.std_errors == "none" else blank,
@@ -292,9 +290,17 @@ def _sandwich(
 
 
 def fit_densely(
-    left: IntArray, right: IntArray, flat: npt.NDArray[Any], n_items: int, options: Options
+    left: IntArray,
+    right: IntArray,
+    flat: npt.NDArray[Any],
+    n_items: int,
+    options: Options,
+    give_up: bool = False,
 ) -> tuple[list[OneFit | None], DeferredLogLikelihoods | None]:
-    """Fits by the dense kernels where those apply and prove their result; None in the other places."""
+    """Fits by the dense kernels where those apply and prove their result; None in the other places.
+
+    With `give_up`, fits that plainly have no maximum are among the results, with the reason.
+    """
     n_fits, n_rows = flat.shape[0], left.size
     nothing: list[OneFit | None] = [None] * n_fits
     filled = n_items <= _DENSE_ALWAYS or (n_items <= _DENSE_NEVER and 40 * n_rows >= n_items * n_items)
@@ -319,7 +325,7 @@ def fit_densely(
     if same:
         totals = np.asarray(float(first_row[0])) if pair_map.uniform(first_row) else pair_map.one(first_row)
     elif n_fits * n_items * n_items > _DENSE_CELLS and n_fits > 1:
-        return _fit_in_parts(left, right, flat, n_items, options), None
+        return _fit_in_parts(left, right, flat, n_items, options, give_up), None
     else:
         # Not the same number of verdicts per pair in every fit: each one needs a matrix of its own.
         totals = np.empty((n_fits, n_items, n_items))
@@ -335,6 +341,14 @@ def fit_densely(
         scores = scores + options.alpha * opponents
     precision = 0.0 if options.prior_sd is None else options.prior_sd**-2
     connected = _all_connected(totals)
+    if give_up and not precision and not options.alpha:
+        # Most resamples without a maximum have an item that won or lost all its verdicts: no need to look further.
+        played = (n_items - 1) * totals if totals.ndim == 0 else totals.sum(axis=-1)
+        for b in np.flatnonzero(connected & np.any((scores <= 0) | (scores >= played), axis=1)):
+            never_win, never_lose = _one_sided(left, right, flat[b : b + 1], n_items)
+            if never_win.size or never_lose.size:
+                error = one_sided_items(never_win, never_lose, options.item_names)
+                nothing[b] = no_fit(n_items, 0, options, str(error))
     if not np.any(connected):
         return nothing, None
     if totals.ndim < 3:
@@ -384,14 +398,25 @@ def fit_densely(
     return nothing, deferred
 
 
+def _one_sided(
+    left: IntArray, right: IntArray, counts: npt.NDArray[Any], n_items: int
+) -> tuple[IntArray, IntArray]:
+    """Items without a win or half a win, and without a loss or half a loss, of one fit."""
+    wins_i, wins_j, ties = (part[0] > 0 for part in summed_outcomes(counts))
+    won, lost = np.zeros((2, n_items), dtype=bool)
+    won[left[wins_i | ties]] = lost[left[wins_j | ties]] = True
+    won[right[wins_j | ties]] = lost[right[wins_i | ties]] = True
+    return np.flatnonzero(~won), np.flatnonzero(~lost)
+
+
 def _fit_in_parts(
-    left: IntArray, right: IntArray, flat: npt.NDArray[Any], n_items: int, options: Options
+    left: IntArray, right: IntArray, flat: npt.NDArray[Any], n_items: int, options: Options, give_up: bool
 ) -> list[OneFit | None]:
     """`fit_densely` for some fits after the other, as many as the matrices of totals leave memory for."""
     fits: list[OneFit | None] = []
     step = max(1, int(_DENSE_CELLS / (n_items * n_items)))
     for low in range(0, flat.shape[0], step):
-        some, deferred = fit_densely(left, right, flat[low : low + step], n_items, options)
+        some, deferred = fit_densely(left, right, flat[low : low + step], n_items, options, give_up)
         if deferred is not None:
             values = deferred.compute()
             some = [fit and replace(fit, log_likelihood=float(values[k])) for k, fit in enumerate(some)]

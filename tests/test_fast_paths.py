@@ -288,3 +288,21 @@ def test_sweep_by_what_errors_change_equals_counting_every_verdict(
         target = people.theta if gold == "latent" else people_ranked
         assert row["spearman"] == pytest.approx(stats.spearmanr(ranked, target).statistic, abs=1e-9)
         assert row["kendall"] == pytest.approx(stats.kendalltau(ranked, target).statistic, abs=1e-9)
+
+
+@pytest.mark.parametrize("own_totals", [False, True])
+def test_resamples_given_up_at_once_are_those_without_a_maximum_and_say_the_same(own_totals: bool) -> None:
+    rng = np.random.default_rng(9)
+    i, j = np.triu_indices(12, 1)
+    total = rng.integers(1, 3, (60, len(i))) if own_totals else np.full((60, len(i)), 1)
+    theta = rng.normal(size=12) * 2
+    wins = rng.binomial(total, 1 / (1 + np.exp(theta[j] - theta[i])))
+    counts = np.stack([wins, total - wins, 0 * wins], axis=-1)
+    fast = fit_bradley_terry(i, j, counts, on_no_maximum="nan", std_errors="none")
+    reasons = {}
+    for k, one in enumerate(counts):  # mm takes the general path, which looks at the whole graph
+        plain = fit_bradley_terry(i, j, one, on_no_maximum="nan", std_errors="none", method="mm")
+        assert np.isnan(fast.strengths[k]).all() == np.isnan(plain.strengths).all()
+        reasons |= dict.fromkeys(plain.reasons)
+    assert set(fast.reasons) == set(reasons)
+    assert sum("never wins" in reason or "never loses" in reason for reason in reasons) > 1
