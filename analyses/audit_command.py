@@ -91,6 +91,7 @@ def audit_command(argv: Sequence[str]) -> None:
 def audit_sections(audit: Audit, studies: Sequence[GroupStudy]) -> list[Section]:
     """Return the tables of an audit for people."""
     from difficulty.study import UNDEFINED_REASONS
+    from rank.recovery import undefined_resamples_note
 
     rows = audit.rows
     labels = list(studies[0].labels)
@@ -131,6 +132,12 @@ def audit_sections(audit: Audit, studies: Sequence[GroupStudy]) -> list[Section]
         notes.append(
             f"rho of {', '.join(concerned[:3])}{' and others' if len(concerned) > 3 else ''}: {reason}"
         )
+    partly = rows[(rows["n_undefined_resamples"] > 0) & (limits == "")]
+    if len(partly):
+        most = partly.sort_values("n_undefined_resamples", kind="stable").iloc[-1]
+        label = " / ".join(str(most[column]) for column in labels)
+        more = f" (the most of {len(partly)} groups)" if len(partly) > 1 else ""
+        notes.append(undefined_resamples_note(int(most["n_undefined_resamples"]), label + more))
     reasons = {
         **UNDEFINED_REASONS,
         "failure_mode": "needs repeated calls and both orders",

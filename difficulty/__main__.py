@@ -280,6 +280,7 @@ def _sections(studies: list[GroupStudy]) -> list[Section]:
 
     from difficulty.study import UNDEFINED_REASONS
     from rank.command import Column, Section
+    from rank.recovery import undefined_resamples_note
 
     labels = list(studies[0].labels)
     keys = tuple(
@@ -322,8 +323,11 @@ def _sections(studies: list[GroupStudy]) -> list[Section]:
     notes += base_notes(studies)
     for study in studies:
         r = study.recovery
+        name = study.name if study.labels else "all"
         if r is not None and r.reason:
-            notes.append(f"rho of {study.name}: {r.reason}")
+            notes.append(f"rho of {name}: {r.reason}")
+        elif r is not None and r.n_undefined_resamples:
+            notes.append(undefined_resamples_note(r.n_undefined_resamples, name))
     sections = [Section("Overall", overall, tuple(columns), tuple(notes), UNDEFINED_REASONS)]
 
     parts = [s.profile.to_frame().assign(**s.labels) for s in studies if s.profile.buckets is not None]

@@ -56,7 +56,7 @@ def _build_parser() -> argparse.ArgumentParser:
         "--ties",
         choices=("half", "davidson"),
         default="half",
-        help="half a win each, or Davidson's tie parameter (default: half)",
+        help="half a win each, or Davidson's tie parameter, whose resamples take some milliseconds each (default: half)",
     )
     model.add_argument(
         "--order-effect", nargs="?", const="one", default="none", choices=("none", "one", "gap"),
@@ -191,6 +191,11 @@ def _section(ranking: GroupRanking) -> Section:
         )
     if fit.std_errors_note:
         notes.append(fit.std_errors_note)
+    elif ranking.options.n_resamples and ranking.options.std_errors != "sandwich":
+        notes.append(
+            "intervals resample contexts (or pairs, without contexts) with all their verdicts; std error takes every verdict "
+            "as independent (--std-errors sandwich does not)"
+        )
     if ranking.reason:
         notes.append(ranking.reason)
     if ranking.n_undefined_resamples:

@@ -374,7 +374,7 @@ def _check_options(
         raise InputError(f"alpha must be a number of pseudo-wins >= 0, found {alpha}")
     if prior_sd is not None and not 1e-100 < prior_sd < 1e100:
         raise InputError(
-            f"prior_sd must be a positive number of nats (1e-100 to 1e100), found {prior_sd}; None means no prior"
+            f"prior_sd must be a positive number of nats (1e-100 to 1e100), found {prior_sd}; leave it out for no prior"
         )
     if not (np.isfinite(tol) and tol > 0):
         raise InputError(f"tol must be positive, found {tol}")

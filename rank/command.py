@@ -237,11 +237,17 @@ def add_verdict_arguments(
         help="read in batches of N rows; results stay the same (default: batches for large files only)",
     )
     large.add_argument(
-        "--jobs", type=_positive, default=1, metavar="N", help="processes; results stay the same (default: 1)"
-    )
-    large.add_argument(
-        "--dask", metavar="ADDRESS", help="scheduler of a Dask cluster to use instead, as in tcp://host:8786"
-    )
+        "--jobs", type=_positive, default=1, metavar="N",
+        help="processes; results stay the same. Each takes about a second to start (default: 1)",
+    )  # fmt: skip
+    large.add_argument("--dask", metavar="ADDRESS", help=DASK_HELP)
+
+
+#: For every command that runs on a cluster.
+DASK_HELP = (
+    "scheduler of a Dask cluster to use instead of processes, as in tcp://host:8786; its workers need rankgap installed "
+    "and the same paths to the files"
+)
 
 
 def batch_options(args: argparse.Namespace) -> dict[str, Any]:

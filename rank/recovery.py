@@ -32,6 +32,7 @@ LEVELS = ("auto", "system", "context")
 _STRENGTH_DECIMALS = 7
 
 _CHUNK_BYTES = 64_000_000
+_ALPHA_HELPS = "pseudo-wins (--alpha 0.1) give every resample a ranking"
 #: Comparisons of two items at once: what stays in the cache.
 _KENDALL_CELLS = 1_000_000
 
@@ -585,7 +586,7 @@ def recover_ranking(
         what = "context" if tally.has_context else "pair"
         reason = f"a single {what}: rho has no interval over resampled clusters"
     elif n_undefined > n_resamples / 2:
-        reason = f"{n_undefined} of {n_resamples} resamples have no finite ranking, so rho has no interval"
+        reason = f"{n_undefined} of {n_resamples} resamples have no finite ranking, so rho has no interval; {_ALPHA_HELPS}"
     return replace(
         empty,
         spearman=float(rho[0]),
@@ -601,6 +602,11 @@ def recover_ranking(
         reason=reason,
         samples=rho_samples,
     )
+
+
+def undefined_resamples_note(n_undefined: int, label: str) -> str:
+    """Sentence on resamples that are in no interval although there is one."""
+    return f"rho of {label}: {n_undefined} resamples have no finite ranking and are in no interval; {_ALPHA_HELPS}"
 
 
 def _why_no_ranking(problem: RecoveryProblem, wins: np.ndarray) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rank.command import add_output_arguments, build_parser, run
+from rank.command import DASK_HELP, add_output_arguments, build_parser, run
 
 if TYPE_CHECKING:
     from rank.command import Report
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = """
 python -m simulate --q 0.5
-python -m simulate --q -1 -0.5 0 0.5 1 --reps 100 --jobs 2 --plot sweep.png
+python -m simulate --q -1 -0.5 0 0.5 1 --reps 100 --plot sweep.png
 python -m simulate --preset figure1 --strengths uniform
 """
 
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     others = "".join(f"\n  {name}: {purpose}" for name, (_, _, purpose) in COMMANDS.items())
     parser = build_parser(
         "simulate",
-        "Simulate judges that have exactly the asked repeatability C, flip rate phi and accuracy A (hence T), with\n"
+        "Simulate judges that have the asked repeatability C, flip rate phi and accuracy A (hence T) to one pair, with\n"
         "their errors placed on close pairs (q = -1), anywhere (0) or on far pairs (1), and measure rho, the rank\n"
         "correlation with gold. That is the scale of the default --scheme weight; with --scheme spread, which the presets\n"
         "set, q = 0 is near ties only and q = 1 is anywhere."
@@ -87,8 +87,10 @@ def _parser() -> argparse.ArgumentParser:
         **_WHOLE,
         help="repetitions (default: 1, which gives a bootstrap interval; with a preset 200)",
     )
-    parser.add_argument("--jobs", default=1, **_WHOLE, help="processes (default: 1)")
-    parser.add_argument("--dask", metavar="ADDRESS", help="scheduler of a Dask cluster to use instead")
+    parser.add_argument(
+        "--jobs", default=1, **_WHOLE, help="processes; each takes about a second to start (default: 1)"
+    )
+    parser.add_argument("--dask", metavar="ADDRESS", help=DASK_HELP)
     parser.add_argument(
         "--gold", choices=("latent", "human"),
         help="what rho is measured against: strengths, or the ranking from the human votes (default: latent)",
@@ -357,8 +359,17 @@ def _report(result: Sweep, args: argparse.Namespace, notes: list[str]) -> Report
     if by_votes:
         notes.append(
             "the verdicts of --save-verdicts measured by python -m difficulty show A theta (with the T that belongs to it) "
-            "against the gold of --save-gold, and A and T of this table against that of --save-human"
+            "against the gold of --save-gold, and A and T of this table against that of --save-human (where close and far are "
+            "cut at the gaps of the judged pairs)"
+            + (
+                ""
+                if asked["gold"] == "latent"
+                else "; its rho is against the human ranking, of which there is no file: --gold latent measures against --save-gold"
+            )
         )
+    partners, uneven = divmod(2 * asked["n_pairs"], asked["n_items"])
+    if asked["design"] == "regular" and uneven:
+        notes.append(f"items have {partners} or {partners + 1} partners: the numbers do not divide")
     if asked["design"] != "all":
         notes.append(
             f"sparse design: every ranking is a Bradley-Terry fit with alpha {asked['fit_alpha']:g} pseudo-wins per compared ordered pair, "

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rank.command import Report, add_output_arguments, build_parser
+from rank.command import DASK_HELP, Report, add_output_arguments, build_parser
 from simulate.__main__ import add_judge_arguments, add_people_arguments, judge_settings, people_options
 from simulate.like import add_like_arguments, fit_like, read_like
 
@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--reps", type=int, default=100, metavar="N", help="repetitions (default: 100)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
-    parser.add_argument("--dask", metavar="ADDRESS", help="scheduler of a Dask cluster to use instead")
+    parser.add_argument("--dask", metavar="ADDRESS", help=DASK_HELP)
     tries = parser.add_argument_group("designs to try (all combinations; calls = pairs x orders x runs)")
     tries.add_argument(
         "--try-pairs-per-item", type=int, nargs="+", metavar="K",
