@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +35,7 @@ COVARIANCE_ITEMS = 500
 _DENSE_ALWAYS = 64
 _DENSE_NEVER = 1500
 _DENSE_CELLS = 3.0e6  # numbers in matrices of totals at once: allocators hand out less than 32 MB anew without clearing it
+_THREADS_FROM = 1e8  # bytes of counts, from which on reading them takes longest
 _SINGLE_LARGEST = 1e30  # counts and precisions that sums in single precision hold
 
 
@@ -311,16 +313,28 @@ def fit_densely(
         return nothing, None
     by_left, by_right = RowSums(left, n_items, n_fits), RowSums(right, n_items, n_fits)
     scores = np.empty((n_fits, n_items))
-    at_once = max(1, int(5e5 / (flat[0].nbytes + 1)))  # a piece stays in the cache for all its passes
-    first_row = np.zeros(0)
-    same = True
-    for low in range(0, n_fits, at_once):
-        wins_i, wins_j, total = _half_wins(flat[low : low + at_once])
-        scores[low : low + at_once] = by_left(wins_i) + by_right(wins_j)
-        if low == 0:
-            first_row = total[0]
-        if n_fits > 1:
+    wins_i, wins_j, total = _half_wins(flat[:1])
+    first_row = total[0]
+    scores[:1] = by_left(wins_i) + by_right(wins_j)
+    large = flat.nbytes > _THREADS_FROM
+    # A piece stays in the cache for all its passes; larger ones let two threads work side by side.
+    at_once = max(1, int((1.5e6 if large else 5e5) / (flat[0].nbytes + 1)))
+
+    def score(start: int, end: int) -> bool:
+        same = True
+        for low in range(start, end, at_once):
+            here = slice(low, min(low + at_once, end))
+            wins_i, wins_j, total = _half_wins(flat[here])
+            scores[here] = by_left(wins_i) + by_right(wins_j)
             same = same and bool(np.all(total == first_row))
+        return same
+
+    if large:
+        half = n_fits // 2
+        with ThreadPoolExecutor(2) as pool:
+            same = all(pool.map(score, [1, half], [half, n_fits]))
+    else:
+        same = score(1, n_fits)
     pair_map = PairMap(left, right, n_items)
     if same:
         totals = np.asarray(float(first_row[0])) if pair_map.uniform(first_row) else pair_map.one(first_row)

@@ -306,3 +306,16 @@ def test_resamples_given_up_at_once_are_those_without_a_maximum_and_say_the_same
         reasons |= dict.fromkeys(plain.reasons)
     assert set(fast.reasons) == set(reasons)
     assert sum("never wins" in reason or "never loses" in reason for reason in reasons) > 1
+
+
+def test_scores_added_up_by_two_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(11)
+    i, j = np.triu_indices(30, 1)
+    for total in (np.full((9, len(i)), 12), rng.integers(10, 13, (9, len(i)))):
+        wins = rng.integers(1, 9, (9, len(i)))
+        counts = np.stack([wins, total - wins, 0 * wins], axis=-1)
+        one = fit_bradley_terry(i, j, counts)
+        monkeypatch.setattr("rank.fitting._THREADS_FROM", 0.0)
+        two = fit_bradley_terry(i, j, counts)
+        monkeypatch.undo()
+        np.testing.assert_array_equal(two.strengths, one.strengths)
