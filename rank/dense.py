@@ -34,6 +34,7 @@ __all__ = [
     "fit_far_scores",
     "fit_scores",
     "log_likelihoods",
+    "renew_gradients",
     "std_errors_of",
 ]
 
@@ -758,6 +759,15 @@ def certified(fits: DenseFits, smallest_total: FloatArray | float) -> BoolArray:
     n = fits.strengths.shape[-1]
     expected = smallest_total / (1.0 + np.exp(np.minimum(spread, 700.0)))
     return np.asarray(fits.done & (fits.gradient_norm * n < 0.5 * expected))
+
+
+def renew_gradients(fits: DenseFits, rows: IntArray, scores: FloatArray, totals: FloatArray) -> None:
+    """Write the gradients at the strengths found into some of the fits (without a prior)."""
+    for b in rows:
+        own = totals[b] if totals.ndim == 3 else totals
+        information = _Information(own, scores.shape[1], 0.0, np.float64)
+        gradient = scores[b] - information.expected(np.exp(fits.strengths[b]))
+        fits.gradient_norm[b] = np.abs(gradient).max()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from rank.dense import (
     certified,
     fit_scores,
     log_likelihoods,
+    renew_gradients,
     std_errors_of,
 )
 from rank.exceptions import NoMaximumError
@@ -33,7 +34,7 @@ IntArray = npt.NDArray[np.int64]
 
 COVARIANCE_ITEMS = 500
 _DENSE_ALWAYS = 64
-_DENSE_NEVER = 1500
+_DENSE_NEVER = 3000
 _DENSE_CELLS = 3.0e6  # numbers in matrices of totals at once: allocators hand out less than 32 MB anew without clearing it
 _THREADS_FROM = 1e8  # bytes of counts, from which on reading them takes longest
 _SINGLE_LARGEST = 1e30  # counts and precisions that sums in single precision hold
@@ -375,7 +376,12 @@ def fit_densely(
     fitted = fit_scores(scores, totals, precision, options.tol, connected)
     done = fitted.done & connected
     if not precision and not options.alpha:
-        done &= certified(fitted, smallest)
+        proved = certified(fitted, smallest)
+        if not np.all(proved[done]):
+            # The gradients at hand are those before the last step; after it they are smaller.
+            renew_gradients(fitted, np.flatnonzero(done & ~proved), scores, totals)
+            proved = certified(fitted, smallest)
+        done &= proved
     if not np.any(done):
         return nothing, None
     deferred = None

@@ -1080,3 +1080,16 @@ def test_members_far_from_the_centre_of_their_batch_hide_no_slow_direction(seed)
     _fit_around_centre(fits, np.arange(8), scores, totals, 0.0, 1e-10)
     assert fits.done.any()
     np.testing.assert_allclose(fits.strengths[fits.done], theta[fits.done], atol=1e-9)
+
+
+def test_large_round_robins_are_proved_by_the_gradient_after_the_last_step():
+    rng = np.random.default_rng(3)
+    n = 1600
+    i, j = all_pairs(n)
+    theta = rng.normal(size=n)
+    wins = rng.binomial(10, 1 / (1 + np.exp(theta[j] - theta[i])))
+    fit = fit_bradley_terry(i, j, np.stack([wins, 10 - wins, 0 * wins], axis=1), std_errors="none")
+    assert fit.gradient_norm < 1e-7
+    scores = np.bincount(i, wins, n) + np.bincount(j, 10 - wins, n)
+    expected = (10 / (1 + np.exp(fit.strengths - fit.strengths[:, None]))).sum(axis=1) - 5
+    np.testing.assert_allclose(expected, scores, atol=1e-7)
