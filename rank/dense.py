@@ -36,6 +36,7 @@ __all__ = [
     "log_likelihoods",
     "renew_gradients",
     "std_errors_of",
+    "verdicts_per_item",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -347,7 +348,7 @@ def _centred(strengths: FloatArray) -> FloatArray:
     return strengths - strengths.mean(axis=-1, keepdims=True)
 
 
-def _played(totals: FloatArray, n: int) -> FloatArray:
+def verdicts_per_item(totals: FloatArray, n: int) -> FloatArray:
     """Verdicts of each item: (n,) or (fits, n)."""
     return np.full(n, (n - 1) * float(totals)) if totals.ndim == 0 else np.asarray(totals.sum(axis=-1))
 
@@ -404,7 +405,7 @@ def _fit_single(scores: FloatArray, totals: FloatArray, precision: float, tol: f
     """
     n = scores.size
     single = _Information(totals, n, precision, np.float32)
-    point = _start(scores, _played(totals, n), precision, single)
+    point = _start(scores, verdicts_per_item(totals, n), precision, single)
     double = _Information(totals, n, precision, np.float64)
     size = np.inf
     for iteration in range(1, 20):
@@ -505,7 +506,7 @@ def fit_scores(
     n_fits, n = scores.shape
     totals = _once(totals)
     result = _no_fits(n_fits, n)
-    played = _played(totals, n)
+    played = verdicts_per_item(totals, n)
     possible = np.ones(n_fits, dtype=bool) if connected is None else np.broadcast_to(connected, n_fits)
     if not precision:
         possible = possible & np.all((scores > 0) & (scores < played), axis=-1)
@@ -571,8 +572,8 @@ def _fit_around_centre(
         return
     information = _Information(mean_totals, n, precision, np.float64).information(np.exp(centre.point))
     inverse = np.asarray(np.linalg.inv(information), dtype=np.float64)
-    played = _played(totals, n)
-    mean_played = _played(mean_totals, n)
+    played = verdicts_per_item(totals, n)
+    mean_played = verdicts_per_item(mean_totals, n)
     mean_share = mean_scores / mean_played
     mean_odds = _log_odds(mean_share)
     weight = mean_played * mean_share * (1 - mean_share)

@@ -20,6 +20,7 @@ from rank.dense import (
     log_likelihoods,
     renew_gradients,
     std_errors_of,
+    verdicts_per_item,
 )
 from rank.exceptions import NoMaximumError
 from rank.existence import check_extra_parameters, check_strengths, find_islands, one_sided_items
@@ -312,30 +313,7 @@ def fit_densely(
     )
     if not (filled and plain and options.tol >= 1e-12) or n_fits == 0:
         return nothing, None
-    by_left, by_right = RowSums(left, n_items, n_fits), RowSums(right, n_items, n_fits)
-    scores = np.empty((n_fits, n_items))
-    wins_i, wins_j, total = _half_wins(flat[:1])
-    first_row = total[0]
-    scores[:1] = by_left(wins_i) + by_right(wins_j)
-    large = flat.nbytes > _THREADS_FROM
-    # A piece stays in the cache for all its passes; larger ones let two threads work side by side.
-    at_once = max(1, int((1.5e6 if large else 5e5) / (flat[0].nbytes + 1)))
-
-    def score(start: int, end: int) -> bool:
-        same = True
-        for low in range(start, end, at_once):
-            here = slice(low, min(low + at_once, end))
-            wins_i, wins_j, total = _half_wins(flat[here])
-            scores[here] = by_left(wins_i) + by_right(wins_j)
-            same = same and bool(np.all(total == first_row))
-        return same
-
-    if large:
-        half = n_fits // 2
-        with ThreadPoolExecutor(2) as pool:
-            same = all(pool.map(score, [1, half], [half, n_fits]))
-    else:
-        same = score(1, n_fits)
+    scores, first_row, same = _add_up(left, right, flat, n_items)
     pair_map = PairMap(left, right, n_items)
     if same:
         totals = np.asarray(float(first_row[0])) if pair_map.uniform(first_row) else pair_map.one(first_row)
@@ -343,10 +321,7 @@ def fit_densely(
         return _fit_in_parts(left, right, flat, n_items, options, give_up), None
     else:
         # Not the same number of verdicts per pair in every fit: each one needs a matrix of its own.
-        totals = np.empty((n_fits, n_items, n_items))
-        for low in range(0, n_fits, at_once):
-            part = flat[low : low + at_once]
-            totals[low : low + at_once] = pair_map.many(sum(summed_outcomes(part), start=np.zeros(1)))
+        totals = pair_map.many(sum(summed_outcomes(flat), start=np.zeros(1)))
     # The log-likelihood is that of the verdicts, without the pseudo-wins.
     real_scores, real_totals = scores, totals
     if options.alpha > 0:
@@ -358,7 +333,7 @@ def fit_densely(
     connected = _all_connected(totals)
     if give_up and not precision and not options.alpha:
         # Most resamples without a maximum have an item that won or lost all its verdicts: no need to look further.
-        played = (n_items - 1) * totals if totals.ndim == 0 else totals.sum(axis=-1)
+        played = verdicts_per_item(totals, n_items)
         for b in np.flatnonzero(connected & np.any((scores <= 0) | (scores >= played), axis=1)):
             never_win, never_lose = _one_sided(left, right, flat[b : b + 1], n_items)
             if never_win.size or never_lose.size:
@@ -416,6 +391,38 @@ def fit_densely(
             distance=float(fitted.distance[b]),
         )
     return nothing, deferred
+
+
+def _add_up(
+    left: IntArray, right: IntArray, flat: npt.NDArray[Any], n_items: int
+) -> tuple[FloatArray, npt.NDArray[Any], bool]:
+    """Scores (fits, n); the first fit's verdicts per row (M,), and whether all fits have them."""
+    n_fits = flat.shape[0]
+    by_left, by_right = RowSums(left, n_items, n_fits), RowSums(right, n_items, n_fits)
+    scores = np.empty((n_fits, n_items))
+    wins_i, wins_j, total = _half_wins(flat[:1])
+    first_row = total[0]
+    scores[:1] = by_left(wins_i) + by_right(wins_j)
+    large = flat.nbytes > _THREADS_FROM
+    # A piece stays in the cache for all its passes; larger ones let two threads work side by side.
+    at_once = max(1, int((1.5e6 if large else 5e5) / (flat[0].nbytes + 1)))
+
+    def score(start: int, end: int) -> bool:
+        same = True
+        for low in range(start, end, at_once):
+            here = slice(low, min(low + at_once, end))
+            wins_i, wins_j, total = _half_wins(flat[here])
+            scores[here] = by_left(wins_i) + by_right(wins_j)
+            same = same and bool(np.all(total == first_row))
+        return same
+
+    if large:
+        half = n_fits // 2
+        with ThreadPoolExecutor(2) as pool:
+            same = all(pool.map(score, [1, half], [half, n_fits]))
+    else:
+        same = score(1, n_fits)
+    return scores, first_row, same
 
 
 def _one_sided(

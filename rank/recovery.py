@@ -154,9 +154,8 @@ def _tau_b(a: np.ndarray, b: np.ndarray) -> np.ndarray:
                 some = y[:1] if one_b else y[rows]
                 above_y, tied_y = some[:, part, None] > some[:, None], some[:, part, None] == some[:, None]
                 n_above_y = _count(above_y)
-                ties = (
-                    np.count_nonzero(tied_y) > tied_y.shape[0] * tied_y.shape[1]
-                )  # besides those with oneself
+                # Every item ties with itself; look for other ties only where there are any.
+                ties = np.count_nonzero(tied_y) > tied_y.shape[0] * tied_y.shape[1]
             above_x = x[rows, part, None] > x[rows, None]
             n_above_x, agreed = _count(above_x), _count(above_x & above_y)
             undecided = _count(above_x & tied_y) if ties else 0

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from rank.exceptions import InputError
 from rank.parallel import map_tasks, one_thread
 from rank.recovery import rank_correlations, spearman
-from rank.resample import correlation_interval
+from rank.resample import correlation_interval, draw_counts
 from simulate.judges import JudgeSettings, PreparedJudge, SimulatedJudge, prepare_judge
 from simulate.population import Population, draw_population, strength_differences
 
@@ -603,8 +603,9 @@ def _resampled_strengths(
     """
     n, i, j = people.n_items, people.item_i, people.item_j
     rng, m = np.random.default_rng(seed), people.n_pairs
+    pairs = np.arange(m)
     if 2 * m < 8 * n:
-        weights = np.stack([np.bincount(rng.integers(0, m, m), minlength=m) for _ in range(n_resamples)])
+        weights = draw_counts(n_resamples, pairs, m, rng)
         return fitted_strengths(people, weights * wins_i, weights * total)
     strengths = fitted_strengths(people, wins_i[None], total)[0]
     p = 1.0 / (1.0 + np.exp(strengths[j] - strengths[i]))
@@ -615,7 +616,7 @@ def _resampled_strengths(
     residual = wins_i - total * p
     gradient = np.empty((n_resamples, n))
     for row in gradient:
-        excess = (np.bincount(rng.integers(0, m, m), minlength=m) - 1) * residual
+        excess = (draw_counts(1, pairs, m, rng)[0] - 1) * residual
         row[:] = np.bincount(i, excess, n) - np.bincount(j, excess, n)
     # The information is singular along constants on every connected part of the design. Gradients sum to zero
     # there, so a touch of ridge solves without moving anything; ranks do not see a constant on all items.
